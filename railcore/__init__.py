@@ -18,5 +18,5 @@ A folder is a subject, and imports itself and those before it in this list:
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -12,7 +12,9 @@ def command_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     figures = commands.add_parser("figures", help="run the notebooks that changed and publish what they made")
     figures.add_argument("notebook", nargs="?", help="the one notebook to run, such as 01_network_cost or 01")
-    figures.add_argument("-p", nargs=2, action="append", metavar=("NAME", "VALUE"), dest="given", help="a parameter")
+    figures.add_argument(
+        "-p", nargs=2, action="append", metavar=("NAME", "VALUE"), dest="parameters", help="a parameter"
+    )
     figures.add_argument("--params", metavar="TEXT", help="parameters as one text, which is split as a shell would")
     publish = "make parameters edited in notebooks the published ones"
     figures.add_argument("--publish", action="store_true", help=publish)
@@ -36,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _figures(options) -> int:
     from suite import driver
 
-    parameters = [*(options.given or []), *_parameters_of(options.params or "")]
+    parameters = [*(options.parameters or []), *_parameters_of(options.params or "")]
     return driver.make_figures(options.notebook, parameters, options.publish, options.name)
 
 

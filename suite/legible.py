@@ -1,4 +1,4 @@
-"""What a picture needs to be read on a page: its width, the size and the words of its texts, a title."""
+"""Checks that a picture can be read on a page: its width, size and words of its texts, its title."""
 
 import re
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ _FORMULA = re.compile(r"\$[^$]*\$")
 
 
 def faults(figure: "Figure") -> list[str]:
-    """What keeps a picture from being read by itself at the width of a page, a clause each; [] for nothing.
+    """Faults that keep a picture from being read by itself at the width of a page, a clause each.
 
     Wider than 10 inches, text below 8 points, words that only the text around it or the code explains, no title.
     """

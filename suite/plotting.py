@@ -13,10 +13,11 @@ from matplotlib.axis import Axis, XAxis, YAxis
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from railcore.catalog.colours import COLOURS, FUELS, LINKS, NETWORKS, PASSES, TRAFFIC, TRANSPORTS
-from railcore.catalog.colours import DIFFERS as DIFFERS
+from railcore.catalog.colours import COLOURS, PASSES, TRAFFIC
 from railcore.catalog.colours import GREY as GREY
 from railcore.catalog.units import number
+from suite.colours import DIFFERS as DIFFERS
+from suite.colours import FUELS, LINKS, NETWORKS, TRANSPORTS
 
 MARKERS = "osD^vPX*"
 _THINGS = TRAFFIC | PASSES | NETWORKS | LINKS | TRANSPORTS | FUELS

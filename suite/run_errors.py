@@ -26,7 +26,7 @@ def best_products(machine: Machine) -> Machine:
 
 
 def no_idle_tiles(machine: Machine) -> Machine:
-    """The machine whose products never end on a part of a wave of tiles. Collectives keep their share of it."""
+    """The machine whose products fill every wave of tiles. Collectives keep their share."""
     kept = machine.collectives.collective_processors / machine.rates.processors
     return machine.changed(processors=1, collective_processors=kept)
 

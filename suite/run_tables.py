@@ -1,4 +1,4 @@
-"""Tables of notebook 06: published runs, the model's errors, and breakdowns, as a person reads them."""
+"""Tables of notebook 06 for people: published runs, the model's errors, and breakdowns."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Where figures and notebooks are, and whose numbers and whose results a run has."""
+"""Folders of figures and notebooks; whether a run has the user's own numbers; which notebook owns a result."""
 
 import ast
 import os

@@ -94,8 +94,8 @@ class ShardedTransformer:
 
     def collected(self, what: str) -> Weights:
         """Whole tensors, tied ones once: "shard" (the weights) or "summed" (gradients of the last step)."""
-        found = self.parameters.collected(what)
-        return {unit: each for unit, each in found.items() if not (self.model.tied_embeddings and unit == "output")}
+        arrays = self.parameters.collected(what)
+        return {unit: array for unit, array in arrays.items() if not (self.model.tied_embeddings and unit == "output")}
 
     def comparison(self) -> pd.DataFrame:
         """Bytes of a step as sent and as `transfers` predicts them: kind, phase, operation, link, both bytes.
@@ -122,11 +122,11 @@ class ShardedTransformer:
 
     def matrix(self, kind: str) -> np.ndarray:
         """Bytes of a step that rank i sends to rank j for a kind of traffic [i, j]."""
-        found = np.zeros((self.strategy.gpus, self.strategy.gpus))
+        sent = np.zeros((self.strategy.gpus, self.strategy.gpus))
         for send in self.ranks.sends:
             if send.kind == kind:
-                found[send.source, send.target] += send.bytes
-        return found / max(self.steps, 1)
+                sent[send.source, send.target] += send.bytes
+        return sent / max(self.steps, 1)
 
     def peak_activation_bytes(self) -> np.ndarray:
         """Most bytes that each rank kept for backward passes at once [rank]."""
@@ -150,8 +150,8 @@ class ShardedTransformer:
         """Hold what a backward pass needs."""
         self._kept[unit, microbatch] = kept
         for rank, tensors in kept.items():
-            for name, each in tensors.items():
-                self.ranks.hold(rank, f"kept {microbatch} {unit} {name}", each)
+            for name, tensor in tensors.items():
+                self.ranks.hold(rank, f"kept {microbatch} {unit} {name}", tensor)
 
     def _taken(self, unit: str, microbatch: int) -> _Kept:
         """What was kept, which is free from now on."""
@@ -179,18 +179,19 @@ class ShardedTransformer:
         x = self._received("forward", chunk, microbatch) if chunk else self._embedded(microbatch)
         for i in range(chunk * self._chunk_layers, (chunk + 1) * self._chunk_layers):
             unit = f"layer {i}"
-            for each in self._units(i):
-                self.parameters.gather(each, "forward", microbatch)
+            for member in self._units(i):
+                self.parameters.gather(member, "forward", microbatch)
             y, kept = self._layer(unit, x, "forward", microbatch)
             if self.strategy.recompute == "full":
-                kept = {rank: {"x0": each} for rank, each in x.items()}
+                kept = {rank: {"x0": array} for rank, array in x.items()}
             elif self.strategy.recompute == "selective":
                 kept = {
-                    rank: {n: each for n, each in tensors.items() if n != "scores"} for rank, tensors in kept.items()
+                    rank: {n: tensor for n, tensor in tensors.items() if n != "scores"}
+                    for rank, tensors in kept.items()
                 }
             self._keep(unit, microbatch, kept)
-            for each in self._units(i):
-                self.parameters.release(each)
+            for member in self._units(i):
+                self.parameters.release(member)
             x = y
         if chunk == self._last:
             self._logits(x, microbatch)
@@ -202,15 +203,15 @@ class ShardedTransformer:
         dy = self._logits_backward(microbatch) if last else self._received("backward", chunk, microbatch)
         for i in reversed(range(chunk * self._chunk_layers, (chunk + 1) * self._chunk_layers)):
             unit = f"layer {i}"
-            for each in self._units(i):
-                self.parameters.begin_backward(each, microbatch)
+            for member in self._units(i):
+                self.parameters.begin_backward(member, microbatch)
             kept = self._taken(unit, microbatch)
             if self.strategy.recompute == "full":
                 x = {rank: tensors["x0"] for rank, tensors in kept.items()}
                 kept = self._layer(unit, x, "recompute", microbatch)[1]
             dy = self._layer_backward(unit, dy, kept, microbatch)
-            for each in self._units(i):
-                self.parameters.end_backward(each, microbatch)
+            for member in self._units(i):
+                self.parameters.end_backward(member, microbatch)
         if chunk:
             self._send(dy, "backward", chunk, chunk - 1, microbatch)
         else:
@@ -228,17 +229,17 @@ class ShardedTransformer:
         if sliced:
             label = TransferLabel(phase, "tensor", None, microbatch)
             gathered = self.parameters.together("all_gather", "tensor", arrived, label)
-            arrived = {rank: each.reshape(shape) for rank, each in gathered.items()}
+            arrived = {rank: array.reshape(shape) for rank, array in gathered.items()}
         self._arrived[phase, to, microbatch] = arrived
-        for rank, each in arrived.items():
-            self.ranks.hold(rank, f"arrived {phase} {to} {microbatch}", each)
+        for rank, array in arrived.items():
+            self.ranks.hold(rank, f"arrived {phase} {to} {microbatch}", array)
 
     def _received(self, phase: str, chunk: int, microbatch: int) -> Values:
         """What another stage has sent for a pass of a chunk."""
-        found = self._arrived.pop((phase, chunk, microbatch))
-        for rank in found:
+        message = self._arrived.pop((phase, chunk, microbatch))
+        for rank in message:
             self.ranks.free(rank, f"arrived {phase} {chunk} {microbatch}")
-        return found
+        return message
 
     def _layer(self, unit: str, x: Values, phase: str, microbatch: int) -> tuple[Values, _Kept]:
         """Output of a layer, and all that its backward pass needs."""
@@ -296,15 +297,15 @@ class ShardedTransformer:
         w, g, label = self._of(unit), self._gradients(unit), self._tensor_label(unit, "backward", microbatch)
         for i, branches in reversed(list(enumerate(parts.operators(self.model, int(unit.split()[1]))))):
             mixture = "experts" in branches
-            for rank, each in dy.items():
+            for rank, array in dy.items():
                 self.ranks.compute(rank, "backward", label.layer, microbatch)
                 for name in self._biases(branches):
-                    g[rank][name] += each.sum(axis=(0, 1))
+                    g[rank][name] += array.sum(axis=(0, 1))
             n = {rank: kept[rank][f"n{i}"] for rank in dy}
             whole_dy = dy if mixture else self._enter(dy, label)
             if not (mixture or self.strategy.keep_gathered):
                 n = self._enter(n, label)
-            dn = {rank: np.zeros_like(each) for rank, each in n.items()}
+            dn = {rank: np.zeros_like(array) for rank, array in n.items()}
             if "attention" in branches:
                 for rank, by_qkv in self._attend_backward(whole_dy, w, g, kept, label).items():
                     dn[rank] += parts.project_backward(n[rank], by_qkv, w[rank], g[rank])
@@ -325,14 +326,14 @@ class ShardedTransformer:
         self, dy: Values, w: dict[int, Tensors], g: dict[int, Tensors], kept: _Kept, label: TransferLabel
     ) -> dict[int, Projected]:
         """Gradients of each rank's queries, keys and values; that of the output projection is added up."""
-        found, pairs = {}, {}
+        held, pairs = {}, {}
         for rank, qkv in self._contexts(kept, label).items():
             scores = kept[rank]["scores"] if "scores" in kept[rank] else self._scores(rank, qkv)
             of_heads = parts.output_backward(dy[rank], kept[rank]["heads"], w[rank], g[rank])
-            found[rank] = parts.attended_backward(of_heads, qkv, scores)
-            pairs[rank] = np.stack([found[rank].k, found[rank].v], axis=1)
+            held[rank] = parts.attended_backward(of_heads, qkv, scores)
+            pairs[rank] = np.stack([held[rank].k, held[rank].v], axis=1)
         pairs = self.parameters.together("reduce_scatter", "context", pairs, self._context_label(label))
-        return {rank: found[rank]._replace(k=pair[:, 0], v=pair[:, 1]) for rank, pair in pairs.items()}
+        return {rank: held[rank]._replace(k=pair[:, 0], v=pair[:, 1]) for rank, pair in pairs.items()}
 
     def _sequences(self, rank: int, microbatch: int) -> Ints:
         """Tokens of a rank's part of the sequence, and its targets [2, s / c, b]."""
@@ -345,11 +346,11 @@ class ShardedTransformer:
         """Rows of each table that a rank's tokens ask for, and the first that the rank has."""
         tokens, r = self._sequences(rank, microbatch)[0], self._place["tensor"][rank]
         places = np.arange(len(tokens)) + len(tokens) * self._place["context"][rank]
-        found = {"embedding": (tokens, r * self.model.vocabulary // self.strategy.tensor)}
+        inputs = {"embedding": (tokens, r * self.model.vocabulary // self.strategy.tensor)}
         if self.model.positions:
             rows = np.broadcast_to(places[:, None], tokens.shape)
-            found["positions"] = rows, r * self.model.positions // self.strategy.tensor
-        return found
+            inputs["positions"] = rows, r * self.model.positions // self.strategy.tensor
+        return inputs
 
     def _tables(self) -> list[str]:
         return ["embedding", "positions"] if self.model.positions else ["embedding"]
@@ -392,19 +393,19 @@ class ShardedTransformer:
     def _loss_slopes(self, logits: Values, microbatch: int) -> Values:
         """Gradients of the mean loss by logits; the loss is added up."""
         label, rows = TransferLabel("forward", "loss", None, microbatch), self.model.vocabulary // self.strategy.tensor
-        most = {rank: each.max(axis=-1)[None] for rank, each in logits.items()}
+        most = {rank: array.max(axis=-1)[None] for rank, array in logits.items()}
         most = self.parameters.together("all_gather", "tensor", most, label)
         sums = {}
-        for rank, each in logits.items():
-            logits[rank] = each - most[rank].max(axis=0)[..., None]
+        for rank, array in logits.items():
+            logits[rank] = array - most[rank].max(axis=0)[..., None]
             targets = self._sequences(rank, microbatch)[1] - self._place["tensor"][rank] * rows
             here = (targets >= 0) & (targets < rows)
-            own = np.take_along_axis(logits[rank], np.where(here, targets, 0)[..., None], -1)[..., 0] * here
-            sums[rank] = np.stack([np.exp(logits[rank]).sum(axis=-1), own])
+            correct = np.take_along_axis(logits[rank], np.where(here, targets, 0)[..., None], -1)[..., 0] * here
+            sums[rank] = np.stack([np.exp(logits[rank]).sum(axis=-1), correct])
         sums, tokens = self.parameters.together("all_reduce", "tensor", sums, label), self._tokens[:, 1:].size
         slopes = {}
-        for rank, (total, own) in sums.items():
-            self._losses[rank] = self._losses.get(rank, np.zeros(1)) + (np.log(total) - own).sum() / tokens
+        for rank, (total, correct) in sums.items():
+            self._losses[rank] = self._losses.get(rank, np.zeros(1)) + (np.log(total) - correct).sum() / tokens
             targets = self._sequences(rank, microbatch)[1] - self._place["tensor"][rank] * rows
             one_hot = np.arange(rows) == targets[..., None]
             slopes[rank] = (np.exp(logits[rank]) / total[..., None] - one_hot) / tokens

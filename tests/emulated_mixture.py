@@ -35,21 +35,21 @@ class ShardedMixture:
             copies[rank] = n[rank][places[rank]]
         tokens = self._arrived(copies, label)
         whole = self._gathered(tokens, label)
-        found = {}
+        outputs = {}
         for rank in n:
             kept[rank]["tokens"] = whole[rank]
-            each = []
+            outputs_here = []
             for i in range(whole[rank].shape[1]):
-                own = parts.one_expert(experts[rank], i)
-                inside = parts.widened(whole[rank][:, i], own)
+                mine = parts.one_expert(experts[rank], i)
+                inside = parts.widened(whole[rank][:, i], mine)
                 kept[rank] |= {f"{name} {i}": array for name, array in inside.items()}
-                each.append(inside["wide"] @ own["down"] + own.get("down_bias", 0.0) / self._tensor)
-            found[rank] = np.stack(each, axis=1)
-        for rank, given in self._returned(found, label).items():
-            kept[rank]["given"] = given
+                outputs_here.append(inside["wide"] @ mine["down"] + mine.get("down_bias", 0.0) / self._tensor)
+            outputs[rank] = np.stack(outputs_here, axis=1)
+        for rank, returned in self._returned(outputs, label).items():
+            kept[rank]["given"] = returned
             y[rank] = np.zeros_like(n[rank])
             for expert, at in enumerate(places[rank]):
-                y[rank][at] += kept[rank]["chances"][at, :, expert, None] * given[expert]
+                y[rank][at] += kept[rank]["chances"][at, :, expert, None] * returned[expert]
         return y
 
     def backward(self, dy: Values, n: Values, kept: dict[int, Tensors], label: TransferLabel) -> Values:
@@ -67,16 +67,18 @@ class ShardedMixture:
         tokens = {rank: tensors["tokens"] for rank, tensors in kept.items()}
         by_tokens = {}
         for rank in dy:
-            each = []
+            outputs_here = []
             for i in range(tokens[rank].shape[1]):
-                own, by_own = parts.one_expert(experts[rank], i), parts.one_expert(by_experts[rank], i)
+                mine, by_mine = parts.one_expert(experts[rank], i), parts.one_expert(by_experts[rank], i)
                 inside = {
                     name: kept[rank][f"{name} {i}"] for name in ("up", "gate", "wide") if f"{name} {i}" in kept[rank]
                 }
-                if "down_bias" in own:
-                    by_own["down_bias"] += by_found[rank][:, i].sum(axis=(0, 1)) / self._tensor
-                each.append(parts.widened_backward(by_found[rank][:, i], tokens[rank][:, i], inside, own, by_own))
-            by_tokens[rank] = np.stack(each, axis=1)
+                if "down_bias" in mine:
+                    by_mine["down_bias"] += by_found[rank][:, i].sum(axis=(0, 1)) / self._tensor
+                outputs_here.append(
+                    parts.widened_backward(by_found[rank][:, i], tokens[rank][:, i], inside, mine, by_mine)
+                )
+            by_tokens[rank] = np.stack(outputs_here, axis=1)
         for rank, back in self._returned(by_tokens, label).items():
             for expert, at in enumerate(places[rank]):
                 dn[rank][at] += back[expert]
@@ -91,28 +93,28 @@ class ShardedMixture:
 
     def _places(self, n: Values) -> dict[int, np.ndarray]:
         """Positions of each rank's tokens that go to each expert."""
-        found = {}
-        for rank, each in n.items():
+        positions = {}
+        for rank, array in n.items():
             before = self.parameters.place["context"][rank] * (self._tensor if self._sliced else 1)
             before += self.parameters.place["tensor"][rank] if self._sliced else 0
-            found[rank] = parts.expert_positions(self.model, len(each), before * len(each))
-        return found
+            positions[rank] = parts.expert_positions(self.model, len(array), before * len(array))
+        return positions
 
     def _arrived(self, copies: Values, label: TransferLabel) -> Values:
         """Copies of tokens [E, ...] at the ranks of their experts: [tokens, E / e, b, h]."""
-        found = {}
-        for rank, each in self._exchanged(copies, label).items():
-            blocks = each.reshape(self._expert, -1, *each.shape[1:]).swapaxes(1, 2)
-            found[rank] = blocks.reshape(-1, *blocks.shape[2:])
-        return found
+        held = {}
+        for rank, array in self._exchanged(copies, label).items():
+            blocks = array.reshape(self._expert, -1, *array.shape[1:]).swapaxes(1, 2)
+            held[rank] = blocks.reshape(-1, *blocks.shape[2:])
+        return held
 
-    def _returned(self, found: Values, label: TransferLabel) -> Values:
+    def _returned(self, exchanged: Values, label: TransferLabel) -> Values:
         """What experts give [tokens, E / e, b, h] at the ranks of the tokens: [E, ...]."""
         if self._sliced:
-            found = self.parameters.together("reduce_scatter", "tensor", found, label)
+            exchanged = self.parameters.together("reduce_scatter", "tensor", exchanged, label)
         blocks = {}
-        for rank, each in found.items():
-            by_source = each.reshape(self._expert, -1, *each.shape[1:]).swapaxes(1, 2)
+        for rank, array in exchanged.items():
+            by_source = array.reshape(self._expert, -1, *array.shape[1:]).swapaxes(1, 2)
             blocks[rank] = by_source.reshape(-1, *by_source.shape[2:])
         return self._exchanged(blocks, label)
 

@@ -65,7 +65,7 @@ class ShardedParameters:
     ) -> None:
         self.model, self.strategy, self.ranks = model, strategy, ranks
         self.gradient_bytes, self.embeddings = runtime.gradient_bytes, embeddings
-        self.place = {name: each.tolist() for name, each in strategy.coordinates(np.arange(strategy.gpus)).items()}
+        self.place = {name: places.tolist() for name, places in strategy.coordinates(np.arange(strategy.gpus)).items()}
         self.groups: dict[str, list[list[int]]] = {kind: strategy.groups(kind).tolist() for kind in GROUP_KINDS}
         self.stage_ranks = [np.sort(strategy.groups("pipeline")[:, i]).tolist() for i in range(strategy.pipeline)]
         self.sharded_gradients = strategy.sharding in ("gradients", "weights")
@@ -157,21 +157,21 @@ class ShardedParameters:
         replica: whose copy, in the order of its group. Tied weights of the last stage are unit "output".
         """
         shapes = unit_shapes(self.model) | {"output": {"output": (self.model.vocabulary, self.model.hidden)}}
-        found: Weights = {}
+        collected: Weights = {}
         for unit, layout in self._layouts.items():
             shards = {rank: self.ranks.held(rank, f"{what} {unit}") for rank in self.unit_ranks(unit)}
             aside = EmulatedRanks(self.strategy.gpus, self.strategy.gpus)
             flats = self._whole(unit, shards, self._label(unit, "after", 1.0), aside)
             base = next(row for row in self.groups["replica"] if row[0] in flats)[replica]
-            found[unit] = {}
+            collected[unit] = {}
             for name, shape in shapes[unit].items():
                 blocks = []
                 for expert in self._row("expert", base) if self._split_by_expert(unit) else [base]:
                     members = self._row("tensor", expert)[:: self._copies(name)]
                     parts = [layout.views(flats[rank])[name] for rank in members]
                     blocks.append(np.concatenate(parts, self._axis(unit, name)))
-                found[unit][name] = np.concatenate(blocks).reshape(shape)
-        return found
+                collected[unit][name] = np.concatenate(blocks).reshape(shape)
+        return collected
 
     def _row(self, kind: str, rank: int) -> list[int]:
         """The group of a kind that a rank is in."""
@@ -246,7 +246,7 @@ class ShardedParameters:
         if self.strategy.sharding == "none":
             summed = self.together("all_reduce", self._replica_kind(unit), grads, label)
         else:
-            grads = {rank: self._filled(unit, each) for rank, each in grads.items()}
+            grads = {rank: self._filled(unit, gradient) for rank, gradient in grads.items()}
             summed = self.together("reduce_scatter", self._replica_kind(unit), grads, label)
         for rank in of:
             name, total = f"summed {unit}", summed[rank]
@@ -274,9 +274,9 @@ class ShardedParameters:
     def _whole(self, unit: str, shards: Values, label: TransferLabel, ranks: EmulatedRanks | None = None) -> Values:
         """Flat arrays of a unit, gathered over replicas where these share them."""
         if self.strategy.sharding == "none":
-            return {rank: each.copy() for rank, each in shards.items()}
-        found = self.together("all_gather", self._replica_kind(unit), shards, label, ranks)
-        return {rank: each[: self._layouts[unit].size].copy() for rank, each in found.items()}
+            return {rank: shard.copy() for rank, shard in shards.items()}
+        whole = self.together("all_gather", self._replica_kind(unit), shards, label, ranks)
+        return {rank: array[: self._layouts[unit].size].copy() for rank, array in whole.items()}
 
     def _sum_of_copies(self, copies: int, arrays: Values, label: TransferLabel) -> Values:
         """Sums over the tensor ranks that hold the same."""
@@ -295,12 +295,12 @@ class ShardedParameters:
     ) -> Values:
         if len(groups[0]) == 1:
             return arrays
-        found: Values = {}
+        results: Values = {}
         run: Any = getattr(ranks or self.ranks, operation)
         for group in groups:
             if group[0] in arrays:
-                found |= zip(group, run(group, [arrays[rank] for rank in group], label), strict=True)
-        return found
+                results |= zip(group, run(group, [arrays[rank] for rank in group], label), strict=True)
+        return results
 
     def _counted(self, kind: str) -> str:
         """Kind of the ends' transfers: of its own where they are not counted."""

@@ -43,107 +43,73 @@ def cell(text, grade="", source=""):
     return {"text": text, "grade": grade, "source": source}
 
 
+def table(caption, head, *rows):
+    """A table whose numbers stand on the right."""
+    align = "l" + "".join("r" if any(mark.isdigit() for mark in str(cells)) else "l" for cells in rows[0][1:])
+    return {"caption": caption, "head": head.split(", "), "align": align, "rows": [list(row) for row in rows]}
+
+
+def section(key, title, **parts):
+    return {"lead": "", "tables": [], "notes": [], "bars": None, "places": None, "id": key, "title": title} | parts
+
+
 def sections():
-    strategy = {
-        "caption": "The strategy of each network: ranks, memory, and what an iteration is made of",
-        "head": ["network", "tensor", "pipeline", "data", "memory", "iteration", "exposed communication"],
-        "align": "lrrrrrr",
-        "rows": [
-            ["rail-only", "8", "9", "171", "151 GB", cell("4.75 s", "derived", "iteration model"), "11.2%"],
-            ["rail-optimized", "8", "9", "171", "151 GB", cell("4.71 s", "derived", "iteration model"), "10.5%"],
-            ["Clos, 2 to 1", "8", "18", "85", "126 GB", cell("5.74 s", "mixed", "iteration model"), "23.8%"],
-        ],
-    }
+    iteration = [cell(text, grade, "iteration model") for text, grade in (("4.75 s", "derived"), ("5.74 s", "mixed"))]
+    strategy = table(
+        "The strategy of each network: ranks, memory, and what an iteration is made of",
+        "network, tensor, pipeline, data, memory, iteration, exposed communication",
+        ("rail-only", "8", "9", "171", "151 GB", iteration[0], "11.2%"),
+        ("Clos, 2 to 1", "8", "18", "85", "126 GB", iteration[1], "23.8%"),
+    )
     parts = [("compute", 3.9, "#6A6A6A"), ("tensor", 0.31, "#0072B2"), ("pipeline", 0.22, "#CC79A7")]
-    bars = {
-        "caption": "What an iteration is made of",
-        "unit": "s",
-        "rows": [
-            {
-                "label": name,
-                "parts": [
-                    {"label": label, "value": value * factor, "text": f"{value * factor:.2f} s", "colour": colour}
-                    for label, value, colour in [*parts, ("data", 0.3 * factor**4, "#D55E00")]
-                ],
-            }
-            for name, factor in [("rail-only", 1.0), ("rail-optimized", 0.99), ("Clos, 2 to 1", 1.15)]
-        ],
-    }
-    places = {
-        "caption": "Places that have the power",
-        "points": [
-            {"label": "Abilene, Texas", "latitude": 32.45, "longitude": -99.73, "text": "310 MW free, 8 ms to Dallas"},
-            {"label": "Lubbock, Texas", "latitude": 33.58, "longitude": -101.86, "text": "270 MW free"},
-            {"label": "Midland, Texas", "latitude": 32.0, "longitude": -102.08, "text": "265 MW free"},
-            {"label": "Odessa, Texas", "latitude": 31.85, "longitude": -102.37, "text": "260 MW free"},
-            {"label": "Houston", "latitude": 29.76, "longitude": -95.37, "text": "no room"},
-        ],
-    }
-    assumed = {
-        "caption": "What is assumed, and how far it may be off",
-        "head": ["what", "value", "low", "high", "source"],
-        "align": "lrrrl",
-        "rows": [
-            [
-                "price of a GB200 NVL72 rack",
-                cell("3.4 M USD", "assumed", "street offers of 2025"),
-                "2.9 M USD",
-                "3.9 M USD",
-                "Street offers of 2025, none of them binding; the maker prints no price",
-            ],
-            [
-                "time between stops of one GPU",
-                cell("41,000 h", "paper", "Llama 3, table 5"),
-                "30,000 h",
-                "55,000 h",
-                "Llama 3 herd of models, table 5, on H100",
-            ],
-        ],
-    }
-    empty = {"lead": "", "tables": [], "notes": [], "bars": None, "places": None}
-    return [
-        {
-            **empty,
-            "id": "strategy",
-            "title": "Strategy",
-            "lead": "One search a network.",
-            "tables": [strategy],
-            "bars": bars,
-        },
-        {**empty, "id": "failures", "title": "Fabrics and failures", "notes": ["A failed rail stops rail-only jobs."]},
-        {**empty, "id": "site", "title": "Energy and site", "places": places},
-        {
-            **empty,
-            "id": "assumptions",
-            "title": "Assumptions and boundary",
-            "tables": [assumed],
-            "notes": ["Energy outside of the site is not counted."],
-        },
+    rows = []
+    for name, factor in (("rail-only", 1.0), ("rail-optimized", 0.99), ("Clos, 2 to 1", 1.15)):
+        times = [*((label, seconds * factor, colour) for label, seconds, colour in parts)]
+        times.append(("data", 0.3 * factor**5, "#D55E00"))
+        told = [{"label": label, "value": s, "text": f"{s:.2f} s", "colour": colour} for label, s, colour in times]
+        rows.append({"label": name, "parts": told})
+    places = [
+        ("Abilene, Texas", 32.45, -99.73, "310 MW free, 8 ms to Dallas"),
+        ("Lubbock, Texas", 33.58, -101.86, "270 MW free"),
+        ("Midland, Texas", 32.0, -102.08, "265 MW free"),
+        ("Odessa, Texas", 31.85, -102.37, "260 MW free"),
+        ("Houston", 29.76, -95.37, "no room"),
     ]
+    points = [dict(zip(("label", "latitude", "longitude", "text"), place, strict=True)) for place in places]
+    price, stops = cell("3.4 M USD", "assumed", "street offers of 2025"), cell("41,000 h", "paper", "Llama 3, table 5")
+    assumed = table(
+        "What is assumed, and how far it may be off",
+        "what, value, low, high, source",
+        ("price of a GB200 NVL72 rack", price, "2.9 M USD", "3.9 M USD", "Street offers, none of them binding"),
+        ("time between stops of one GPU", stops, "30,000 h", "55,000 h", "Llama 3 herd of models, on H100"),
+    )
+    bars = {"caption": "What an iteration is made of", "unit": "s", "rows": rows}
+    return [
+        section("strategy", "Strategy", lead="One search a network.", tables=[strategy], bars=bars),
+        section("failures", "Fabrics and failures", notes=["A failed rail stops rail-only jobs."]),
+        section("site", "Energy and site", places={"caption": "Places that have the power", "points": points}),
+        section(
+            "assumptions", "Assumptions and boundary", tables=[assumed], notes=["Energy elsewhere is not counted."]
+        ),
+    ]
+
+
+def candidate(name, state, colour, marker, values, factor):
+    """A candidate; factor: of its days and the cost of its training."""
+    scale = {"days": factor, "training_usd": factor}
+    keys = [column[0] for column in COLUMNS]
+    numbers = {key: number(key, value * scale.get(key, 1)) for key, value in zip(keys, values, strict=True)}
+    empty = {"also": [], "why_same": "", "note": "", "misses": ["days"] if state == "missed" else []}
+    return empty | {"name": name, "state": state, "colour": colour, "marker": marker, "numbers": numbers}
 
 
 def document(title="12,312 GB200 for Llama-3 405B", factor=1.0, limit=60.0):
     """A document made by hand: seven candidates with numbers, one without."""
-    candidates = [
-        {
-            "name": name,
-            "also": [],
-            "why_same": "",
-            "note": "",
-            "state": state,
-            "misses": ["days"] if state == "missed" else [],
-            "colour": colour,
-            "marker": marker,
-            "numbers": {
-                column[0]: number(column[0], value * (factor if column[0] in ("days", "training_usd") else 1))
-                for column, value in zip(COLUMNS, values, strict=True)
-            },
-        }
-        for name, state, colour, marker, values in CANDIDATES
-    ]
+    candidates = [candidate(*row, factor) for row in CANDIDATES]
     candidates[1] |= {"also": ["fat tree", "Clos"], "why_same": "two tiers of this radix hold all GPUs either way"}
     grey = {**candidates[0], "name": "dragonfly", "state": "grey", "numbers": {}, "misses": [], "colour": "#6A6A6A"}
     candidates.insert(2, {**grey, "note": "No model of its routing; its price alone would say little."})
+    cost = {"key": "training_usd", "label": "cost of the training (M USD)", "scale": 1e6, "limit": 480e6, "wish": 400e6}
     return {
         "title": title,
         "subtitle": "15.6 T tokens, 16.8 M tokens a batch, bf16",
@@ -156,16 +122,7 @@ def document(title="12,312 GB200 for Llama-3 405B", factor=1.0, limit=60.0):
         ],
         "columns": [dict(zip(("key", "label", "unit", "meaning"), column, strict=True)) for column in COLUMNS],
         "candidates": candidates,
-        "chart": {
-            "x": {"key": "days", "label": "training time (days)", "limit": limit, "wish": None},
-            "y": {
-                "key": "training_usd",
-                "label": "cost of the training (M USD)",
-                "scale": 1e6,
-                "limit": 480e6,
-                "wish": 400e6,
-            },
-        },
+        "chart": {"x": {"key": "days", "label": "training time (days)", "limit": limit, "wish": None}, "y": cost},
         "sections": sections(),
         "generated": "railcore 0.1.0",
     }

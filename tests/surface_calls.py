@@ -14,13 +14,10 @@ import railcore as rc
 from railcore import catalog
 from railcore.catalog.arguments import checked
 from railcore.catalog.template import template
-from railcore.network.cost import cluster_breakdown
 from railcore.network.topology.failed_part import FailedPart
 from railcore.network.topology.rails import RailFabric
 from railcore.siting.grid import PowerGrid
 from railcore.siting.split import Survey
-from railcore.strategies.hb_domains import best_times
-from railcore.training.formats import catalog_precision
 
 MODEL, BOX = rc.catalog_model("Llama-3 8B"), rc.catalog_machine("DGX H100")
 STRATEGY = rc.Strategy(tensor=2, pipeline=2, data=2)
@@ -70,7 +67,6 @@ CALLS = [
     call(rc.matching_books, "street2025"),
     call(rc.bill_table, FABRIC.parts.bill(), PRICES, POWERS),
     call(rc.cluster_networks, 4096, 16, 32, 4.0, PRICES, POWERS),
-    call(cluster_breakdown, 64, 8, 16, 4.0, PRICES, POWERS),
     call(rc.compare_rail_networks, [64, 128], 8, [[16], [64]], PRICES, POWERS),
     call(rc.ownership_costs, 64, 8, 16, PRICES, POWERS, 4, 2e-8, 1.2),
     call(rc.parts_at_risk, FABRIC, ""),
@@ -97,12 +93,10 @@ CALLS = [
     call(rc.software_times, *JOB, 8),
     call(rc.expected_error, "DGX H100"),
     call(rc.search, MODEL, BOX, 16, 16, runtime="modern", tensor=8, pipeline=2, recompute="none"),
-    call(best_times, {"mine": MODEL}, BOX, [16], [8], {"mine": [16]}, nics_Bps=[5e10], tensor=8, pipeline=2),
     call(rc.scaling_law, "Hoffmann 2", "table"),
     call(LAW.parameters_after, 1e6, 1e18, 0.4),
     call(LAW.warnings, 1e25),
     # datacenters
-    call(catalog_precision, "fp8"),
     call(
         rc.datacenter_size, 1e10, "GB200 NVL72", "street2025", rate_format="fp8", power_w=1e9, gpus=72_000, racks=1000
     ),

@@ -71,9 +71,9 @@ def every_kind(test):
 def ends(plan):
     """Every interface in use: (switch, interface, lane), of host ports and of both ends of links between switches."""
     hosts, trunks = plan.ports, plan.trunks
-    found = list(zip(hosts["switch"], hosts["interface"], hosts["lane"], strict=True))
-    found += zip(trunks["switch"], trunks["interface"], trunks["lane"], strict=True)
-    return found + list(zip(trunks["peer"], trunks["peer_interface"], trunks["peer_lane"], strict=True))
+    interfaces = list(zip(hosts["switch"], hosts["interface"], hosts["lane"], strict=True))
+    interfaces += zip(trunks["switch"], trunks["interface"], trunks["lane"], strict=True)
+    return interfaces + list(zip(trunks["peer"], trunks["peer_interface"], trunks["peer_lane"], strict=True))
 
 
 @every_kind

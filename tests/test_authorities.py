@@ -37,7 +37,6 @@ def test_an_unknown_authority_is_refused_with_the_nearest():
         authorities.authority_row("NEVPP")
     for use in (
         siting_claims.demand_side,
-        siting_claims.larger_bounds,
         lambda printed: siting_claims.feeders_by_region(printed, 1e9),
     ):
         with pytest.raises(UnknownName):
@@ -112,8 +111,6 @@ def test_what_the_printed_values_imply():
     assert shown.iloc[2, 5] == f"{found.loc['NEVP', 'implied_over_capacity']:.0%}"
     silent = siting_claims.demand_side({"SEC": 1 * GW}).iloc[0]
     assert silent["possible_raw"] is None and silent["possible_clean"] is None
-    with pytest.raises(ValueError, match="printed_w of PJM is nan"):
-        siting_claims.demand_side({"PJM": float("nan")})
 
 
 def test_who_may_exceed_the_papers_four():
@@ -121,8 +118,6 @@ def test_who_may_exceed_the_papers_four():
     assert len(found) == 18 and not set(found["authority"]) & set(CODES)
     assert (found["bound_w"] > min(PRINTED.values())).all() and found["bound_w"].is_monotonic_decreasing
     assert list(found["authority"][:3]) == ["MISO", "ERCO", "SWPP"]
-    with pytest.raises(ValueError, match="printed_w is empty"):
-        siting_claims.larger_bounds({})
 
 
 LOW, HIGH = (claims.paper_value(f"flops2024.infra.total_power_{end}") for end in ("low", "high"))
@@ -161,16 +156,10 @@ def test_caps_are_what_capacity_leaves_above_demand():
         authorities.authority_caps(["PJM", "PJN"])
 
 
-def test_a_demand_that_nobody_meets_and_bad_numbers_are_refused():
+def test_a_demand_that_nobody_meets():
     assert np.isnan(siting_claims.fewest_even_parts(PRINTED, 900 * GW))
     # each feeds one of three parts, and nobody the third
     assert np.isnan(siting_claims.fewest_even_parts({"PJM": 1.4 * GW, "BPAT": 1.4 * GW}, 4 * GW))
-    for demand in (0, -1e9, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="demand_w is"):
-            siting_claims.feeders_by_region(PRINTED, demand)
-    for most in (0, 13):
-        with pytest.raises(ValueError, match="most is"):
-            siting_claims.feeders_by_region(PRINTED, 1e9, most)
 
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")

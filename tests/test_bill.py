@@ -1,6 +1,5 @@
 """The bill of materials: the same cluster costs and draws the same through every entry point, for the same boundary."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -26,7 +25,6 @@ from railcore.network.bill import (
 from railcore.network.price_books import ItemBook, PriceBook, switch_book
 from railcore.network.switches import switch_model
 from railcore.network.topology.bill_line import SCOPES, BillLine
-from railcore.network.topology.photonic import circuit_parts
 from railcore.network.topology.rails import rail_only, rail_optimized
 from suite.deployment.part_counts import bill_of_parts, design_parts
 from suite.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
@@ -143,18 +141,6 @@ def test_typical_power_stands_beside_the_listed_maximum():
     for name in catalog.names("switches"):
         item = catalog.item("switches", name)
         assert item["typical_power"] < item["power"]
-
-
-def test_photonic_rails_have_optics_at_the_hosts_alone():
-    bill, (prices, _) = circuit_parts(64, 8, 64).bill(), STREET
-    table = bill_table(bill, prices, STREET[1])
-    assert set(table["scope"]) == {"switches", "host optics"} and set(table["part"]) == {
-        "circuit switch",
-        "transceiver",
-    }
-    expected = pytest.approx(2 * 64 * prices.circuit + 128 * prices.transceiver)
-    assert float(bill_total(bill, prices)) == expected == table["cost_usd"].sum()
-    assert math.isnan(float(bill_total(circuit_parts(4096, 8, 64).bill(), prices)))
 
 
 def test_a_line_has_its_own_rate():

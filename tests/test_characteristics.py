@@ -6,7 +6,6 @@ from railcore import planner
 from railcore.network.topology.rails import rail_only
 from railcore.strategies.hb_domains import (
     best_times,
-    hb_domain_summary,
     increasing_returns_share,
     slowdown_by_sustained_rate,
     smallest_hb_domain_near_ideal,
@@ -80,18 +79,6 @@ def test_plateau_and_increasing_returns():
     assert smallest_hb_domain_near_ideal(sweep([1.2, 1.2, 1.2, 1]), 0.05) == 64
     assert increasing_returns_share(sweep([4, 2, 1.5, 1.2])) == 0
     assert increasing_returns_share(sweep([4, 3.5, 2, 1.9])) == 0.5
-
-
-def test_within_is_the_share_that_is_asked_and_includes_its_end():
-    table = sweep([1.5, 1.25, 1.125, 1])  # slowdowns 1/2, 1/4, 1/8, 0, exact in binary
-    assert [smallest_hb_domain_near_ideal(table, share) for share in (0.5, 0.49, 0.25, 0.125, 0.1)] == [
-        8,
-        16,
-        16,
-        32,
-        64,
-    ]
-    assert [hb_domain_summary(table, 32, share)["plateau"].item() for share in (0.5, 0.25)] == [8, 16]
 
 
 def test_larger_domains_and_faster_nics_are_never_slower():

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.network.topology.clos import clos_reach, ideal_clos_parts, rail_parts
-from railcore.network.topology.collapse import collapse_warning, rail_only_warning, takes_no_less
-from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
+from railcore.network.topology.collapse import collapse_warning, takes_no_less
+from railcore.network.topology.rails import RailFabric, fat_tree, rail_optimized
 from suite.ledger import claims
 
 RADIX = st.integers(2, 64).map(lambda half: 2 * half)
@@ -124,17 +124,6 @@ def test_oversubscription_takes_parts_away_or_says_why_not(domains, hb_domain_si
                 assert not any(each.is_oversubscribed for each in between[:: max(1, len(between) // 20)])
 
 
-def test_a_layer_over_rails_that_need_the_ports():
-    """Rails of 2,048 fill two tiers of 64 ports; at 4:1 51 of them face down, and 51 x 32 = 1,632."""
-    fabric = RailFabric(16384, 8, 64, 4.0)
-    said = collapse_warning(fabric)
-    assert "a rail of 2,048 GPUs does not fit into 2 tiers" in said and "(at most 1,632)" in said
-    assert "13,056 GPUs (3 tiers), 65,544 GPUs (4 tiers), 40 ports of a switch (4 tiers), 72 ports" in said
-    assert collapse_warning(RailFabric(13056, 8, 64, 4.0)) == collapse_warning(rail_optimized(16384, 8, 64)) == ""
-    assert "one switch joins all GPUs" in collapse_warning(fat_tree(64, 64, tier_oversubscription=(4,)))
-    assert "too small" in collapse_warning(fat_tree(65, 64, tier_oversubscription=(1.01,)))
-
-
 @given(SIZES["hb_domain_size"], RADIX, st.integers(0, 2**32 - 1))
 def test_rail_only_with_fewer_tiers_never_takes_more(hb_domain_size, radix, seed):
     """What leaves the top tier of rail-optimized out; rails that need as many tiers as the whole may take more."""
@@ -145,17 +134,6 @@ def test_rail_only_with_fewer_tiers_never_takes_more(hb_domain_size, radix, seed
     fewer = only.tiers < optimized.tiers
     assert (only.switches <= optimized.switches)[fewer].all() and (only.links <= optimized.links)[fewer].all()
     assert not (takes_no_less(only, optimized) & fewer & (only.tiers > 0)).any()
-
-
-@pytest.mark.parametrize(("hb_domain_size", "radix", "most"), [(8, 64, 16384), (8, 128, 65536), (4, 16, 512)])
-def test_rail_only_that_needs_as_many_tiers_says_up_to_where_it_does_not(hb_domain_size, radix, most):
-    said = rail_only_warning(rail_only(most + hb_domain_size, hb_domain_size, radix))
-    assert "needs 3 tiers, as many as all GPUs together" in said
-    assert said.endswith(f"Up to {most:,} GPUs a rail needs 2 tiers.")
-    assert rail_only_warning(rail_only(most, hb_domain_size, radix)) == ""
-    assert rail_only_warning(rail_optimized(most + hb_domain_size, hb_domain_size, radix)) == ""
-    assert rail_only_warning(fat_tree(most + hb_domain_size, radix)) == ""
-    assert rail_only_warning(rail_only(hb_domain_size, hb_domain_size, radix)) == ""  # one HB domain: no network
 
 
 @given(**SIZES, planes=st.integers(1, 8), layer=st.sampled_from([1, 2, math.inf]))

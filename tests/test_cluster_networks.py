@@ -15,7 +15,7 @@ from railcore.deploy.cluster_cost import cluster_network_parts
 from railcore.network import price_books
 from railcore.network.switches import SwitchModel
 from suite.drawing.clusters import cluster_figure
-from suite.nwktimes2025.cluster import GPUS_PER_NODE, NODES, cluster_claims, document_cluster
+from suite.nwktimes2025.cluster import GPUS_PER_NODE, cluster_claims, document_cluster
 
 SHARED = ("frontend", "management", "storage")
 
@@ -95,18 +95,6 @@ def test_a_nic_is_no_faster_than_its_pcie_link():
     assert Cluster(2, 2, nic_Bps="800 Gbps", pcie_generation=6).warnings == Cluster(2, 2).warnings == ()
 
 
-def test_rails_join_gpus_of_one_rank_and_nothing_else():
-    graph = document_cluster().graph("scale-out")
-    switches = of_kind(graph, "switch")
-    assert len(switches) == GPUS_PER_NODE
-    for switch in switches:
-        ranks = {graph.nodes[nic]["rank"] for nic in graph[switch]}
-        assert ranks == {graph.nodes[switch]["rail"]} and len(graph[switch]) == NODES
-    assert nx.number_connected_components(graph) == GPUS_PER_NODE
-    joined = document_cluster(oversubscription=1.0).graph("scale-out")
-    assert nx.is_connected(joined)
-
-
 WATTS = price_books.PriceBook(
     port=20, transceiver=10, dac=0, typical_port=5, rate_Bps="400 Gbps", name="watts", unit="W"
 )
@@ -168,8 +156,6 @@ def test_a_picture_numbers_rails_as_asked_and_says_what_it_leaves_out():
         texts = [text.get_text() for text in page.axes[0].texts]
         assert f"Rail {first}" in texts and f"Rail {first + 3}" in texts and f"Rail {first + 4}" not in texts
         assert page.get_suptitle() == "Mine (drawn: 6 of 20 nodes)"
-    with pytest.raises(ValueError, match="lit is 'backend'"):
-        cluster_figure(cluster.graph(), network_table(cluster), "backend")
 
 
 @pytest.mark.parametrize("switches", [0, 1, 4])

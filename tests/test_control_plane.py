@@ -32,9 +32,9 @@ def test_sequence_of_ranks_that_call_at_once_takes_the_overhead_and_the_switch(p
 @given(planes, st.lists(st.floats(0, 2), min_size=1, max_size=6))
 def test_no_message_leaves_before_its_cause(plane, asked):
     table = control_plane.reconfiguration_sequence(plane, 0.01, dict(enumerate(asked)))
-    own = table.dropna(subset="rank").groupby("rank")
-    assert len(own) == len(asked)
-    for _, steps in own:
+    by_rank = table.dropna(subset="rank").groupby("rank")
+    assert len(by_rank) == len(asked)
+    for _, steps in by_rank:
         early = steps[steps["number"] <= 5].sort_values("number")
         assert (early["start_s"].to_numpy()[1:] >= early["end_s"].to_numpy()[:-1]).all()
     served = table[table["number"] == 5].sort_values("start_s")
@@ -58,8 +58,6 @@ def test_a_plane_of_the_catalog_and_its_bounds():
         assert low.overhead_s(2, state) < value.overhead_s(2, state) < high.overhead_s(2, state)
     with pytest.raises(catalog.UnknownName, match="host-driven"):
         control_plane.catalog_control_plane("host driven")
-    with pytest.raises(ValueError, match="bound is 'middle'"):
-        control_plane.catalog_control_plane(bound="middle")
 
 
 @given(planes, st.integers(1, 72), st.floats(0.5, 100), st.floats(0.1, 60))
@@ -76,20 +74,6 @@ def test_a_controller_is_busy_all_the_time_at_the_saturating_size(plane, domain,
 def test_negative_latency_is_named(name):
     with pytest.raises(ValueError, match=f"{name} is -1"):
         ControlPlane(**{**dict.fromkeys(TIMES, 0.0), name: -1}, frontend_bytes=0)
-
-
-@pytest.mark.parametrize(
-    ("ask", "complaint"),
-    [
-        (lambda: control_plane.reconfiguration_sequence(PLANE, 0.1, {}), "asked_s is empty"),
-        (lambda: control_plane.reconfiguration_sequence(PLANE, 0.1, {0: -1.0}), "asked_s is"),
-        (lambda: control_plane.reconfiguration_sequence(PLANE, 1e12, {0: 0.0}), "switch_s is 1.*from 0 to 1e"),
-        (lambda: control_plane.reconfiguration_sequence(PLANE, 0.1, {0: 1e12}), "asked_s is"),
-    ],
-)
-def test_bad_input_is_named(ask, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        ask()
 
 
 def test_drawing_has_every_message():

@@ -98,17 +98,6 @@ def test_a_busy_link_hides_less():
     assert busy.nic_s <= busy.total_s
 
 
-def test_what_hides_slows_the_compute_beside_it():
-    columns = Strategy(1, data=16, sharding="weights").columns(64)
-    times = [
-        iteration_times(DENSE, H100.changed(collective_processors=count), columns).breakdown["data_s"]
-        for count in (0, 33, H100.rates.processors)
-    ]
-    links = iteration_times(DENSE, H100, columns).links["data_link_s"]
-    assert times[0] < times[1] < times[2] == pytest.approx(links)
-    assert times[1] == pytest.approx(times[0] + 0.25 * (links - times[0]))
-
-
 @pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize("offload", ["none", "activations", "optimizer", "weights"])
 @pytest.mark.parametrize(("p", "v", "m"), [(1, 1, 4), (2, 1, 4), (4, 1, 8), (4, 2, 8), (4, 2, 7), (2, 2, 2)])

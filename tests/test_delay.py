@@ -66,9 +66,3 @@ def test_a_hall_gives_cables_up_and_down_again():
     assert small == small[::-1] and len(small) == 4 and sum(large) > sum(small)
     lengths = cabling.rail_link_lengths(hall, 1024, 4, [64])
     assert large[:2] == [each.max() for each in lengths]
-
-
-def test_tiers_agree_with_a_path_made_by_hand():
-    paths = delay.tier_paths("ConnectX-7", "SN5600", 400 * Gbps, 4096)
-    assert list(paths) == ["1 tier, 1 switch", "2 tiers, 3 switches", "3 tiers, 5 switches"]
-    assert paths["2 tiers, 3 switches"] == PATH

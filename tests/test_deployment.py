@@ -26,24 +26,24 @@ def files_of(folder):
 
 def test_all_tables_and_a_configuration_for_each_switch(bgp, tmp_path):
     written = write_deployment(bgp, tmp_path / "new" / "hall", {"host": "20 m"}, mtu=9000)
-    found = files_of(tmp_path / "new" / "hall")
-    assert set(written["file"]) == set(found)
-    assert written["lines"].tolist() == [found[name].count("\n") for name in written["file"]]
+    stored = files_of(tmp_path / "new" / "hall")
+    assert set(written["file"]) == set(stored)
+    assert written["lines"].tolist() == [stored[name].count("\n") for name in written["file"]]
     for name in bgp.switches["switch"]:
-        assert found[f"frr/{name}.conf"] == frr_text(switch_config(bgp, name, 9000))
-    assert len(pd.read_csv(io.StringIO(found["port_map.csv"]))) == len(bgp.plan.ports)
-    cables = pd.read_csv(io.StringIO(found["cabling.csv"]))
+        assert stored[f"frr/{name}.conf"] == frr_text(switch_config(bgp, name, 9000))
+    assert len(pd.read_csv(io.StringIO(stored["port_map.csv"]))) == len(bgp.plan.ports)
+    cables = pd.read_csv(io.StringIO(stored["cabling.csv"]))
     assert len(cables) == len(cabling_table(bgp.plan)) and (cables.query("kind == 'host'")["length_m"] == 20).all()
     for name, table in (
         ("subnets", bgp.plan.subnets),
         ("summaries", bgp.plan.summaries),
         ("neighbours", bgp.neighbours),
     ):
-        assert len(pd.read_csv(io.StringIO(found[f"{name}.csv"]))) == len(table)
+        assert len(pd.read_csv(io.StringIO(stored[f"{name}.csv"]))) == len(table)
     write_deployment(bgp, str(tmp_path / "new" / "hall"), {"host": "20 m"}, mtu=9000)
-    assert files_of(tmp_path / "new" / "hall") == found
+    assert files_of(tmp_path / "new" / "hall") == stored
     write_deployment(BgpDesign(bgp.plan, "BGP EVPN"), tmp_path / "new" / "hall")
-    assert set(files_of(tmp_path / "new" / "hall")) == set(found) - {"summaries.csv"}, "none that nobody announces"
+    assert set(files_of(tmp_path / "new" / "hall")) == set(stored) - {"summaries.csv"}, "none that nobody announces"
 
 
 def test_a_folder_with_other_files_is_left_as_it_is(bgp, tmp_path):

@@ -113,7 +113,7 @@ def test_rails_per_switch_change_what_is_left_of_a_server_not_how_many_nics_are_
     ]
     assert optics == pytest.approx([optics[0]] * 4)  # copper alone makes a difference
     assert (table["gpus_cut_off_per_year"] > 0).tolist() == [True, False, False, False]
-    assert (table["gpus_lost"] == [each.fabric.host_ports for each in designs]).all()
+    assert (table["gpus_lost"] == [design.fabric.host_ports for design in designs]).all()
     assert (table["routes_with_summaries"] <= table["routes_of_subnets"] + 1).all()
     assert table["share_of_ports_used"].between(0, 1).all()
 
@@ -245,7 +245,7 @@ def test_designs_of_uneven_room_are_drawn_by_what_is_asked():
 def test_a_design_that_cannot_be_built_is_a_row_and_the_others_go_on():
     needs = {"rail_switch": SN5600, "nic_ports": 2, "port_Bps": 200 * Gbps}
     designs, refused = build_designs([1024, 1024], [8, 2, 3, 2], needs, FLOOR, addresses={"bundling": "evpn"})
-    assert [each.name for each in designs] == ["multi-rail"] and designs[0].bgp.control_plane == "BGP EVPN"
+    assert [design.name for design in designs] == ["multi-rail"] and designs[0].bgp.control_plane == "BGP EVPN"
     assert refused["design"].tolist() == ["dual-rail", "3 rails"]
     assert "rails_apart False" in refused["why"][0] and "does not divide" in refused["why"][1]
     table = designs_sizing(designs, refused)
@@ -274,6 +274,6 @@ def test_a_design_announces_summaries_only_where_asked_and_then_warns():
     for sessions in ({}, {"summarised": False}, {"summarised": True}):
         design = build_design(demand, FLOOR, addresses={"bundling": "none"}, sessions=sessions)
         assert design.fabric.super_spines and design.bgp.summarised == sessions.get("summarised", False)
-        found = [text for text in design.warnings if "1 in 2 of the flows" in text]
-        assert found == [f"multi-rail for 2,048 GPUs: {text}" for text in design.bgp.warnings]
-        assert len(found) == design.bgp.summarised
+        warnings = [text for text in design.warnings if "1 in 2 of the flows" in text]
+        assert warnings == [f"multi-rail for 2,048 GPUs: {text}" for text in design.bgp.warnings]
+        assert len(warnings) == design.bgp.summarised

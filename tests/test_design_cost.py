@@ -79,10 +79,10 @@ def test_what_has_no_price_or_medium_is_refused():
 
 
 def test_the_smallest_nic_that_has_the_bandwidth():
-    for ports, speed, nic, each in ((1, 400, "ConnectX-7", 1), (2, 400, "ConnectX-8", 1), (4, 400, "ConnectX-8", 2)):
+    for ports, speed, nic, nics in ((1, 400, "ConnectX-7", 1), (2, 400, "ConnectX-8", 1), (4, 400, "ConnectX-8", 2)):
         fabric = SegmentFabric(2, LARGE, nic_ports=ports, port_Bps=speed * Gbps)
         row = design_parts(fabric).set_index("part").loc["NICs"]
-        assert (row["item"], row["count"]) == (nic, each * fabric.gpus)
+        assert (row["item"], row["count"]) == (nic, nics * fabric.gpus)
 
 
 def test_comparable_is_counted():

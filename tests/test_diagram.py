@@ -32,8 +32,6 @@ def test_lines_of_one_artist_are_texts_too():
     page.text(1.0, 1.0, "other")
     page.lines([(3.9, 1.5, "leaves", 8.0, "#000000"), (2.0, 1.0, "", 8.0, "#000000")], left=True)
     assert text_collisions(page.figure) == [("other", "one line"), ("leaves", "page")]
-    with pytest.raises(ValueError, match="font is 5 points: give 6 or more"):
-        page.lines([(1, 1, "small", 5.0, "#000000")])
 
 
 @pytest.mark.parametrize("bold", [False, True])
@@ -56,8 +54,6 @@ def test_cells_are_equal_and_inside():
     assert len(cells) == 8 and len({(round(cell.width, 9), round(cell.height, 9)) for cell in cells}) == 1
     assert all(whole.left < cell.left and cell.right < whole.right + 1e-9 for cell in cells)
     assert cells[0].top > cells[4].top and cells[0].left == cells[4].left
-    with pytest.raises(ValueError, match="leave no room"):
-        whole.cells(60)
 
 
 @pytest.mark.parametrize(("arrow", "heads"), [("", 0), ("->", 1), ("<->", 2)])
@@ -65,5 +61,3 @@ def test_links_have_the_arrows_that_are_asked_for(arrow, heads):
     page = Diagram(4, 2)
     page.link([(0, 0), (1, 1), (2, 1)], arrow=arrow)
     assert len(page.ax.texts) == heads
-    with pytest.raises(ValueError, match="two points or more"):
-        page.link([(0, 0)], arrow=arrow)

@@ -8,7 +8,6 @@ from one_layer import layer_time
 from railcore.training.iteration import iteration_time, stage_memory
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.pipeline_schedule import dualpipe_bubble_time
 from railcore.training.runtime import MODERN, catalog_runtime
 from railcore.training.transformer import Transformer, catalog_model
 
@@ -26,15 +25,9 @@ STILL = catalog_machine("DGX H100").changed(
 BOTH = replace(MODERN, schedule="dualpipe")
 
 
-def test_the_bubble_is_that_of_the_table():
-    """(p / 2 - 1) (F&B + B - 3 W), with F&B = F + B: none of two stages; with B = 2 W, W = F half of F a stage."""
-    assert dualpipe_bubble_time(2, 1.0, 2.0, 0.9) == 0
-    assert dualpipe_bubble_time(8, 1.0, 2.0, 1.0) == pytest.approx(3 * (1 + 2 + 2 - 3))
-    assert dualpipe_bubble_time(8, 1.0, 2.0, 1.0, 0.5) == pytest.approx(3 * (1 + 2 + 2 - 1.5))
-
-
 @pytest.mark.parametrize("stages", [2, 4, 8, 16])
-def test_an_iteration_has_it(stages):
+def test_the_bubble_is_that_of_the_table(stages):
+    """(p / 2 - 1) (F&B + B - 3 W), with F&B = F + B."""
     strategy = Strategy(pipeline=stages, data=2)
     one, both = (iteration_time(GPT, STILL, strategy, 128, runtime) for runtime in (MODERN, BOTH))
     layer, n = layer_time(GPT, STILL, BOTH, strategy), GPT.layers // stages

@@ -16,7 +16,6 @@ from railcore.training.runtime import MODERN, Runtime
 from railcore.training.traffic import iteration_traffic
 from railcore.training.transfers import step_transfers
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
-from suite.emulator.ranks import UNCOUNTED_KINDS
 
 GPT = Transformer("gpt", 4, 16, 4, 4, 32, 24, 8, ffn_matrices=2, head_dim=8, positions=8)
 LLAMA = dataclasses.replace(
@@ -104,7 +103,9 @@ def test_every_strategy_trains_as_one_rank_and_sends_what_is_predicted(run):
     model, strategy, batch, runtime, embeddings = run
     sharded = trained(*run)
     table = sharded.comparison()
-    counted = table[~table["kind"].isin(UNCOUNTED_KINDS)]
+    counted = table[
+        ~table["kind"].isin(["copies", "loss", "ends"])  # what `transfers` leaves out
+    ]
     assert counted["emulated_bytes"].tolist() == pytest.approx(counted["predicted_bytes"].tolist(), rel=1e-14)
     assert (counted["predicted_bytes"] > 0).all()
     if strategy.gpus > 1:

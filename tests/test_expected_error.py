@@ -70,15 +70,6 @@ def test_generations_are_read_from_names():
     assert gpu_generation("MI300X") == "CDNA" and gpu_generation("TPU v5p") == "TPU v5p"
 
 
-def test_errors(small):
-    with pytest.raises(ValueError, match="precision is 'fp12': give one of"):
-        expected_error("DGX H100", "fp12")
-    with pytest.raises(catalog.UnknownName, match="DGX H101"):
-        expected_error("DGX H101")
-    with pytest.raises(ValueError, match="precision is 'nvfp4': H100 has no products with scales of blocks"):
-        expected_error("DGX H100", "nvfp4")
-
-
 def test_a_machine_of_no_platform_is_taken_by_its_gpu(small):
     own = catalog_machine("GB300 NVL72", "fp8").changed(platform="")
     assert expected_error(own) == expected_error("GB300 NVL72", "fp8")

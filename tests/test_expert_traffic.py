@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from railcore import catalog
 from railcore.catalog.units import Gbps
 from railcore.training import transfers, transformer
-from railcore.training.experts import expert_all_to_all_time
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime
 from suite.railonly2025.expert_job import ExpertJob
 from suite.railonly2025.expert_loads import expert_demand
+from suite.railonly2025.expert_routing import expert_all_to_all_time
 from suite.railonly2025.moe import (
     ROUTING_LOADS,
     iteration_overheads,
@@ -39,9 +39,9 @@ def test_static_parameters_are_the_dense_model_s_without_every_other_feed_forwar
 
 
 def test_matrices_sum_to_what_is_sent():
-    found = JOB.iteration_traffic
-    exchanged = replace(found, matrices={"expert": found.matrices["expert"]}).dense()
-    reduced = found.dense() - exchanged
+    sent = JOB.iteration_traffic
+    exchanged = replace(sent, matrices={"expert": sent.matrices["expert"]}).dense()
+    reduced = sent.dense() - exchanged
     for axis in (0, 1):
         assert reduced.sum(axis=axis) == pytest.approx(np.full(128, 2 * JOB.shared_gradient_bytes * 127 / 128))
     assert (JOB.exchanges, JOB.exchange_bytes) == (48, 4 * 2048 * 2048 * 2)
@@ -59,14 +59,14 @@ def test_the_job_sends_what_the_step_of_its_strategy_does():
 
 
 def test_readings_of_the_share_follow_from_the_bytes():
-    found, static, sent = share_readings(JOB), JOB.shared_gradient_bytes, 48 * JOB.exchange_bytes
-    assert found["gradients of 4 bytes"] == pytest.approx(sent / (sent + 4 * static))
-    assert found["forward pass recomputed: 6 exchanges"] == pytest.approx(1.5 * sent / (1.5 * sent + 2 * static))
-    assert found["both of these"] == pytest.approx(1.5 * sent / (1.5 * sent + 4 * static))
+    shares, static, sent = share_readings(JOB), JOB.shared_gradient_bytes, 48 * JOB.exchange_bytes
+    assert shares["gradients of 4 bytes"] == pytest.approx(sent / (sent + 4 * static))
+    assert shares["forward pass recomputed: 6 exchanges"] == pytest.approx(1.5 * sent / (1.5 * sent + 2 * static))
+    assert shares["both of these"] == pytest.approx(1.5 * sent / (1.5 * sent + 4 * static))
     untied = static + 2 * MODEL.vocabulary * MODEL.hidden
-    assert found["output embedding not tied to the input's"] == pytest.approx(sent / (sent + 2 * untied))
+    assert shares["output embedding not tied to the input's"] == pytest.approx(sent / (sent + 2 * untied))
     away, reduced = 15 * 7 / 127, 2 * static
-    assert found["of the all-to-all only what changes rails"] == pytest.approx(away * sent / (away * sent + reduced))
+    assert shares["of the all-to-all only what changes rails"] == pytest.approx(away * sent / (away * sent + reduced))
 
 
 def test_the_all_reduce_stays_on_its_rails_and_the_share_is_that_of_the_bytes():

@@ -24,9 +24,9 @@ def cases(draw, tensor=3):
     layers = draw(st.integers(1, 4))
     widths = [draw(st.integers(1, 5)), *(t * draw(st.integers(1, 3)) for _ in range(layers))]
     order = draw(st.permutations(DIMENSIONS))
-    each = draw(st.integers(1, 2))
-    strategy = Strategy(tensor=t, pipeline=draw(st.integers(1, layers)), data=d, micro_batch=each, order=order)
-    return FeedForward(widths, draw(st.sampled_from(["relu", "linear"]))), strategy, d * m * each
+    group = draw(st.integers(1, 2))
+    strategy = Strategy(tensor=t, pipeline=draw(st.integers(1, layers)), data=d, micro_batch=group, order=order)
+    return FeedForward(widths, draw(st.sampled_from(["relu", "linear"]))), strategy, d * m * group
 
 
 def trained(network, strategy, samples, hb_domain_size=2, seed=0, **options):
@@ -56,7 +56,7 @@ def test_gradients_are_the_slope_of_the_loss():
     alone = one_rank_step(network, weights, inputs, targets, 0.1)
     for layer, matrix in enumerate(weights):
         for place in np.ndindex(matrix.shape):
-            moved = [each.copy() for each in weights]
+            moved = [matrix.copy() for matrix in weights]
             moved[layer][place] += 1e-6
             slope = (one_rank_step(network, moved, inputs, targets, 0.1).loss - alone.loss) / 1e-6
             assert alone.gradients[layer][place] == pytest.approx(slope, abs=1e-5)
@@ -157,8 +157,8 @@ def test_transfers_wait_for_what_they_send_and_are_waited_for():
     ranks, _, _ = trained(network, strategy, 4, 2)
     line = rank_timeline(ranks, scale_up_time=0.25, scale_out_time=0.5)
     table = line.computations
-    for _, own in table.groupby("rank"):
-        ordered = own.sort_values("start")
+    for _, part in table.groupby("rank"):
+        ordered = part.sort_values("start")
         assert (ordered.end.to_numpy()[:-1] <= ordered.start.to_numpy()[1:] + 1e-12).all()
     moved = line.table[line.table["what"] != "compute"]
     for row in moved[moved["kind"] != "data"].itertuples():
@@ -203,8 +203,8 @@ def test_a_replica_computes_with_its_own_weights_alone(tensor, pipeline):
         for rank in sharded.group(layer, 1):
             ranks.held(rank, f"weights {layer}")[:] *= 1 + layer / 4
     step = sharded.train(inputs, targets, 0.5)
-    each = (weights, [(1 + layer / 4) * matrix for layer, matrix in enumerate(weights, start=1)])
-    alone = [one_rank_step(network, own, inputs, targets, 0.5) for own in each]
+    matrices = (weights, [(1 + layer / 4) * matrix for layer, matrix in enumerate(weights, start=1)])
+    alone = [one_rank_step(network, matrices, inputs, targets, 0.5) for matrices in matrices]
     for name in ("outputs", "deltas"):
-        for found, first, second in zip(*(getattr(run, name) for run in (step, *alone)), strict=True):
-            np.testing.assert_allclose(found, np.hstack([first[:, :2], second[:, 2:]]), rtol=0, atol=1e-12)
+        for results, first, second in zip(*(getattr(run, name) for run in (step, *alone)), strict=True):
+            np.testing.assert_allclose(results, np.hstack([first[:, :2], second[:, 2:]]), rtol=0, atol=1e-12)

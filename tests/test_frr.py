@@ -92,7 +92,7 @@ def check_links(bgp, configs):
     for name, config in configs.items():
         for link in config.links:
             other = configs[link.peer]
-            (back,) = [each for each in other.links if each.interface == link.peer_interface]
+            (back,) = [back for back in other.links if back.interface == link.peer_interface]
             assert (back.peer, back.peer_interface, back.peer_as) == (name, link.interface, config.as_number)
             assert (link.peer_as, link.peer_address) == (other.as_number, str(ip_interface(back.address).ip))
             assert ip_interface(back.address).network == ip_interface(link.address).network
@@ -101,7 +101,7 @@ def check_links(bgp, configs):
         for peer in config.evpn_peers:
             assert configs[peer.peer].loopback == peer.address
             assert configs[peer.peer].as_number == peer.as_number
-            assert name in {each.peer for each in configs[peer.peer].evpn_peers}
+            assert name in {far.peer for far in configs[peer.peer].evpn_peers}
     table = bgp.neighbours[bgp.neighbours["session"] == "link"]
     columns = ["switch", "address", "neighbour", "neighbour_address"]
     assert ends == set(table[columns].itertuples(index=False, name=None))
@@ -114,27 +114,27 @@ def check_gateways_and_summaries(bgp, configs):
     units = dict(zip(plan.switches["switch"], plan.switches["unit"], strict=True))
     for name, config in configs.items():
         mine = {vlan: ends for (unit, vlan), ends in gateways.items() if unit == units[name]}
-        assert {each.vlan for each in config.gateways} == (set(mine) if plan.fabric.routed else set())
-        for each in config.gateways:
-            subnet, gateway = mine[each.vlan]
-            assert str(ip_interface(each.address).network) == subnet
-            assert (each.shared or str(ip_interface(each.address).ip)) == gateway
+        assert {gateway.vlan for gateway in config.gateways} == (set(mine) if plan.fabric.routed else set())
+        for entry in config.gateways:
+            subnet, gateway = mine[entry.vlan]
+            assert str(ip_interface(entry.address).network) == subnet
+            assert (entry.shared or str(ip_interface(entry.address).ip)) == gateway
         for aggregate in map(ip_network, config.aggregates):
             inside = {unit for unit, vlan in gateways if ip_network(gateways[unit, vlan][0]).subnet_of(aggregate)}
             pod = name.partition(".")[0]
             assert inside == ({units[name]} if units[name] else {unit for unit in units.values() if f"{pod}." in unit})
-        at = [ip_interface(each.address).network for each in (*config.links, *config.gateways)]
+        at = [ip_interface(end.address).network for end in (*config.links, *config.gateways)]
         assert len(set(at)) == len(at), "a network is on one interface"
     segments = {}
     for unit in {unit for unit in units.values() if unit}:
         members = [configs[name] for name in units if units[name] == unit]
-        assert len({each.ethernet_segments for each in members}) == 1, "the pair must say the same"
-        for each in members[0].ethernet_segments:
-            assert int(each.mac[:2], 16) & 3 == 2  # locally administered, unicast
-            assert segments.setdefault((each.mac, each.number), unit) == unit
-        addresses = [each.address for member in members for each in member.gateways if each.shared]
+        assert len({switch.ethernet_segments for switch in members}) == 1, "the pair must say the same"
+        for entry in members[0].ethernet_segments:
+            assert int(entry.mac[:2], 16) & 3 == 2  # locally administered, unicast
+            assert segments.setdefault((entry.mac, entry.number), unit) == unit
+        addresses = [gateway.address for member in members for gateway in member.gateways if gateway.shared]
         assert len(set(addresses)) == len(addresses), "each has an address of its own"
-        shared = {each.shared for member in members for each in member.gateways}
+        shared = {gateway.shared for member in members for gateway in member.gateways}
         assert not {str(ip_interface(text).ip) for text in addresses} & (shared | set(plan.ports["address"]))
 
 
@@ -145,8 +145,8 @@ def learnt(configs, cut=frozenset()):
     """
     best = {}
     for name, config in configs.items():
-        own = [f"{config.loopback}/32", *config.networks, *config.aggregates]
-        best[name] = {prefix: (0, ()) for prefix in own if config.as_number}
+        local = [f"{config.loopback}/32", *config.networks, *config.aggregates]
+        best[name] = {prefix: (0, ()) for prefix in local if config.as_number}
     prefixes = {prefix for of in best.values() for prefix in of}
     told = {name: sent_by(config, prefixes) for name, config in configs.items()}
     changed = True
@@ -168,8 +168,8 @@ def learnt(configs, cut=frozenset()):
 def sent_by(config, prefixes):
     """Of some prefixes those that a switch lets out to the tiers above and below."""
     networks = {prefix: ip_network(prefix) for prefix in prefixes}
-    aggregates = [ip_network(each) for each in config.aggregates if config.summary_only]
-    seen = {p for p, net in networks.items() if not any(net != each and net.subnet_of(each) for each in aggregates)}
+    aggregates = [ip_network(aggregate) for aggregate in config.aggregates if config.summary_only]
+    seen = {p for p, net in networks.items() if not any(net != whole and net.subnet_of(whole) for whole in aggregates)}
     listed = [(ip_network(at), bool(longer)) for at, *longer in map(str.split, config.above_only)]
 
     def permitted(network):
@@ -252,7 +252,7 @@ def check_cuts(bgp, configs):
         assert lost[fabric.pods] == (fabric.spines == fabric.super_spines == 1), "summaries of pods are withdrawn"
     if bgp.plan.is_bundled and fabric.homing > 1:
         ends = trunks.loc[trunks["switch"] == one, ["switch", "peer"]].to_numpy()
-        assert not any(lost_by_pod(bgp, configs, [set(each) for each in ends]).values()), "others of its unit take over"
+        assert not any(lost_by_pod(bgp, configs, [set(end) for end in ends]).values()), "others of its unit take over"
 
 
 @pytest.mark.parametrize("summarised", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -313,11 +313,13 @@ def test_a_pair_is_warned_of_with_both_its_switches():
 def test_a_packet_of_a_vlan_fits_the_links_with_what_vxlan_adds(bundling):
     """Under EVPN: inner Ethernet 14, VXLAN 8, UDP 8, IP 20 (RFC 7348)."""
     config = switch_config(design(bundling), "Pod1.Seg1.Leaf1", 9216)
-    found = dict(re.findall(r"interface (\w+)\n description .*MTU (\d+)", frr_text(config)))
+    mtus = dict(re.findall(r"interface (\w+)\n description .*MTU (\d+)", frr_text(config)))
     least = 14 + 8 + 8 + 20 if bundling == "evpn" else 0
-    to_hosts = [f"vlan{each.vlan}" for each in config.gateways] + [each.interface for each in config.ethernet_segments]
+    to_hosts = [f"vlan{gateway.vlan}" for gateway in config.gateways] + [
+        segment.interface for segment in config.ethernet_segments
+    ]
     between = ["lo", *(link.interface for link in config.links)]
-    assert found == dict.fromkeys(between, "9216") | dict.fromkeys(to_hosts, str(9216 - least))
+    assert mtus == dict.fromkeys(between, "9216") | dict.fromkeys(to_hosts, str(9216 - least))
     if least:
         with pytest.raises(ValueError, match="mtu is 117: VXLAN leaves 67 bytes to VLANs: give 118 or more"):
             switch_config(design(bundling), "Pod1.Seg1.Leaf1", 117)

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 
 from railcore import catalog
 from railcore.network.topology.clos import rail_size
-from railcore.network.topology.graph import (
-    bisection_bandwidth,
-    edge_table,
-    route,
-    same_rail_switches,
-    switches_to_gpus,
-)
+from railcore.network.topology.graph import bisection_bandwidth, route, same_rail_switches, switches_to_gpus
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import HBDomains, RailFabric, rail_only, rail_optimized
 
@@ -126,18 +120,6 @@ def test_full_bisection_between_any_halves(fabric, seed):
     assert flow == pytest.approx(half * fabric.nic_rate_Bps)
 
 
-@given(fabrics(ratios=st.just(()), gpus=st.integers(2, 90)), st.integers(0, 999))
-def test_full_bisection_of_every_rail_under_any_layer(fabric, seed):
-    graph = fabric.graph()
-    for rail in range(1, fabric.rails + 1) if fabric.tiers else ():
-        names = on_rail(fabric, rail)
-        random.Random(seed).shuffle(names)
-        half = len(names) // 2
-        if half:
-            flow = bisection_bandwidth(graph, names[:half], names[half : 2 * half])
-            assert flow == pytest.approx(half * fabric.nic_rate_Bps)
-
-
 @given(fabrics(layers=st.just(math.inf)))
 def test_rails_meet_in_hb_domains_only(fabric):
     graph = fabric.graph()
@@ -147,37 +129,6 @@ def test_rails_meet_in_hb_domains_only(fabric):
         assert sorted(map(sorted, islands)) == sorted(sorted(on_rail(fabric, r)) for r in range(1, fabric.rails + 1))
     else:
         assert islands == []
-
-
-@pytest.mark.parametrize(
-    ("size", "radix", "layer"), [(8, 16, 1), (8, 12, 2), (12, 16, 3), (6, 8, 3), (12, 14, 6), (8, 12, math.inf)]
-)
-def test_layer_leaves_one_in_s_between_rails(size, radix, layer):
-    fabric = RailFabric(4 * size, 4, radix, layer)
-    graph = fabric.graph()
-    halves = [on_rail(fabric, 1) + on_rail(fabric, 2), on_rail(fabric, 3) + on_rail(fabric, 4)]
-    assert bisection_bandwidth(graph, *halves) == pytest.approx(2 * size * fabric.nic_rate_Bps / layer)
-
-
-@given(fabrics(layers=st.just(math.inf), ratios=st.sampled_from([(2,), (1, 2), (1.5,)]), gpus=st.integers(8, 90)))
-def test_oversubscribed_rails_keep_their_share(fabric):
-    graph = fabric.graph()
-    for rail in range(1, fabric.rails + 1) if fabric.tiers else ():
-        names = on_rail(fabric, rail)
-        if half := len(names) // 2:
-            flow = bisection_bandwidth(graph, names[:half], names[-half:])
-            least = half * fabric.nic_rate_Bps / math.prod(fabric.tier_oversubscription)
-            assert least * (1 - 1e-9) <= flow <= half * fabric.nic_rate_Bps * 1.001
-
-
-def test_rails_that_share_a_switch_are_vlans_of_one_chassis():
-    fabric = rail_only(16, 4, 16, rails_per_switch=4)
-    graph = fabric.graph()
-    leaves = {node: at["chassis"] for node, at in graph.nodes(data=True) if at["kind"] == "switch"}
-    assert len(leaves) == 4
-    assert len(set(leaves.values())) == fabric.parts.switches == 1
-    assert nx.number_connected_components(without_hb(graph)) == 4
-    assert count_parts(rail_only(16, 4, 16).graph())[0] == {1: 4}
 
 
 def test_two_hops_through_the_hb_domain():
@@ -220,16 +171,6 @@ def test_some_rails_alone():
     whole, two = fabric.graph(), fabric.graph(rails=range(3, 5))
     assert set(gpus(two)) == {*on_rail(fabric, 3), *on_rail(fabric, 4)}
     assert two.number_of_edges() * 4 == without_hb(whole).number_of_edges()
-
-
-def test_edge_table_holds_the_graph():
-    fabric = rail_optimized(24, 4, 8, planes=2)
-    rows, graph = edge_table(fabric.graph()), fabric.graph()
-    assert list(zip(rows["from"], rows["to"], strict=True)) == list(graph.edges)
-    assert rows.links[rows.kind != "hb"].sum() == fabric.parts.links
-    assert set(rows.bandwidth_Gbps[rows.kind == "host"]) == {200}
-    assert set(rows.bandwidth_Gbps[rows.kind == "hb"]) == {3600}
-    assert list(rows.tier) == [at["tier"] for _, _, at in graph.edges(data=True)]
 
 
 def test_half_of_an_hb_domain_reaches_the_other_half():

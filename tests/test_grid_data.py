@@ -1,20 +1,16 @@
 """The files of data/grid, and the script that rebuilds them from the packages they come from."""
 
 import csv
-import gzip
 import hashlib
 import importlib
 import json
 import os
 import re
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from railcore.catalog import files
 
@@ -110,82 +106,6 @@ def test_authorities_demand_less_when_cleaned_but_for_three():
 # the reduction
 
 
-def test_units_merge_by_substation_and_fuel(reduction):
-    bus = pd.DataFrame({"sub_id": [7, 7, 8], "zone_id": 1}, index=[70, 71, 80])
-    for name in ("state", "zone", "interconnect", "reeds_rto", "neem"):
-        bus[name] = name
-    plant = pd.DataFrame(
-        {
-            "bus_id": [80, 71, 70, 70, 70],
-            "type": ["ng", "ng", "ng", "dfo", "coal"],
-            "Pmax": [5.0, 10.0, 20.0, 3.0, 0.0],
-            "Pg": [9.0, 12.0, 4.0, 1.0, 0.0],
-            "status": [1, 1, 0, 1, 1],
-        }
-    )
-    places = pd.DataFrame({"sub_id": [7, 8], "name": ["A", "B"], "lat": [40.00004, 41.0], "lon": [-90.0, -91.0]})
-    made = reduction.plants(reduction.generators(plant, bus), places)
-    columns = ["sub_id", "fuel", "units", "mw", "largest_unit_mw", "online_mw", "dispatch_mw", "lat"]
-    assert made[columns].to_numpy().tolist() == [
-        [7, "gas", 2, 30, 20, 10, 10, 40.0],
-        [7, "oil", 1, 3, 3, 3, 1, 40.0],
-        [8, "gas", 1, 5, 5, 5, 5, 41.0],
-    ]
-
-
-def test_sums_add_in_the_order_of_the_rows(reduction):
-    rows = pd.DataFrame({"key": 1, "x": [1e16, 1.0, -1e16]})
-    assert reduction.merged(rows, ["key"], x=("x", "sum"))["x"].item() == 0  # 1 is lost beside 1e16
-    assert reduction.merged(rows.iloc[[0, 2, 1]], ["key"], x=("x", "sum"))["x"].item() == 1
-
-
-def test_rounding_is_of_the_value_as_stored(reduction):
-    frame = pd.DataFrame({"x": [54.55, 0.25, 0.35]})  # 54.55 is stored a little below, 0.35 too, 0.25 exactly
-    assert reduction.rounded(frame, {"x": 1})["x"].tolist() == [54.5, 0.2, 0.3]
-
-
-def test_circuits_merge_and_unrated_ones_are_counted(reduction):
-    bus = pd.DataFrame({"sub_id": [1, 2, 1, 2, 3, 1], "baseKV": [230, 230, 345, 345, 115, 230]}, index=range(1, 7))
-    branch = pd.DataFrame(
-        [(1, 2, 100.0), (2, 1, 50.5), (2, 6, 0.0), (3, 4, 0.0), (1, 6, 9.0), (5, 5, 7.0)],
-        columns=["from_bus_id", "to_bus_id", "rateA"],
-    )
-    dcline = pd.DataFrame({"from_bus_id": [4], "to_bus_id": [1], "Pmax": [500.0]})
-    places = pd.DataFrame({"sub_id": [1, 2, 3], "lat": [40.0, 41.0, 42.0], "lon": [-90.0, -90.0, -90.0]})
-    made = reduction.lines(branch, dcline, bus, places)
-    columns = ["from_sub", "to_sub", "kv", "circuits", "unrated", "mw", "km", "type"]
-    assert made[columns].to_numpy().tolist() == [
-        [1, 2, 230, 3, 1, 150.5, 111.19, "AC"],  # a degree of a meridian: 6371 pi / 180 km
-        [1, 2, 345, 1, 1, 0, 111.19, "AC"],
-        [2, 1, 0, 1, 0, 500, 111.19, "DC"],
-    ]
-
-
-def test_substations_are_the_ends_of_lines(reduction):
-    bus = pd.DataFrame({"sub_id": [1, 1, 2, 3], "baseKV": [115, 230, 230, 115], "Pd": [1.0, 2, 3, 4], "state": "Iowa"})
-    places = pd.DataFrame({"sub_id": [1, 2, 3], "lat": 40.0, "lon": -90.0})
-    made = reduction.line_ends(pd.DataFrame({"from_sub": [1], "to_sub": [2]}), bus, places)
-    assert made[["sub_id", "max_kv", "load_mw"]].to_numpy().tolist() == [[1, 230, 3], [2, 230, 3]]
-
-
-def test_loads_of_a_cell_stand_at_their_centre(reduction):
-    bus = pd.DataFrame({"sub_id": [1, 2, 3, 4], "Pd": [10.0, 30.0, 7.0, 0.4]})
-    places = pd.DataFrame({"sub_id": [1, 2, 3, 4], "lat": [40.01, 40.09, 39.99, 45], "lon": [-90.01, -90.05, -90, -90]})
-    made = reduction.loads(bus, places)
-    assert made[["lat", "lon", "load_mw"]].to_numpy().tolist() == [[39.99, -90, 7], [40.07, -90.04, 40]]
-
-
-@given(st.lists(st.tuples(st.floats(25, 49), st.floats(-125, -67), st.floats(0.5, 900)), min_size=1, max_size=30))
-def test_cells_keep_the_load(reduction, places):
-    lat, lon, load = np.array(places).T
-    numbers = range(len(lat))
-    made = reduction.loads(
-        pd.DataFrame({"sub_id": numbers, "Pd": load}), pd.DataFrame({"sub_id": numbers, "lat": lat, "lon": lon})
-    )
-    assert abs(made["load_mw"].sum() - load.sum()) <= 0.5 * len(made) + 1e-6
-    assert made["lat"].between(lat.min() - 0.005, lat.max() + 0.005).all()
-
-
 # outlines
 
 
@@ -202,80 +122,6 @@ def test_albers_keeps_areas_and_has_its_origin_where_the_standard_puts_it(reduct
         assert abs(ax * by - ay * bx) == pytest.approx(north * east, rel=1e-4)
         if lat == 37.25:  # between the two parallels that keep their length
             assert np.hypot(bx, by) / east == pytest.approx(1, abs=0.002)
-
-
-SQUARE = np.array([[0, 0], [4, 0], [4, 4], [0, 4], [0, 0]], float)
-
-
-def test_a_point_in_a_hole_is_outside(reduction):
-    x, y = np.array([0.5, 2.0, 5.0, -1.0]), np.array([0.5, 2.0, 2.0, 4.0])
-    assert reduction.inside(x, y, [SQUARE, SQUARE / 4 + 1.5]).tolist() == [True, False, False, False]
-
-
-def test_a_point_outside_all_regions_takes_the_nearest_corner(reduction):
-    regions = {"west": [SQUARE], "east": [SQUARE + [4, 0]]}
-    x, y = np.array([1.0, 7.0, -3.0, 9.0, 4.1]), np.array([1.0, 1.0, 1.0, 1.0, 5.0])
-    assert reduction.regions(x, y, regions).tolist() == ["west", "east", "west", "east", "west"]  # last: both share it
-
-
-def test_simplified_line_stays_near_and_keeps_its_ends(reduction):
-    line = np.array([[0, 0], [1, 0.01], [2, -0.01], [3, 1], [4, 0]])
-    assert reduction.simplified(line, 0.02).tolist() == [[0, 0], [2, -0.01], [3, 1], [4, 0]]
-    bump = np.array([[0, 0], [1, 0.025], [2, 0]])
-    assert [len(reduction.simplified(bump, tolerance)) for tolerance in (0.024, 0.026)] == [3, 2]
-    assert reduction.simplified(line, 2).tolist() == [[0, 0], [4, 0]]
-    assert reduction.simplified(SQUARE, 0.02).tolist() == SQUARE.tolist()
-
-
-@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=2, max_size=40), st.floats(0.01, 3))
-def test_simplification_is_a_subsequence_with_both_ends(reduction, points, tolerance):
-    line = np.array(points)
-    kept = reduction.simplified(line, tolerance)
-    left = iter(line.tolist())
-    assert all(point in left for point in kept.tolist())
-    assert kept[0].tolist() == line[0].tolist() and kept[-1].tolist() == line[-1].tolist()
-
-
-def topology(*states):
-    steps = [[[0, 0], [10, 0], [0, 10]], [[10, 10], [-10, 0], [0, -10]], [[50, 50], [1, 0], [0, 1], [-1, -1]]]
-    return {
-        "transform": {"scale": [0.1, 0.2], "translate": [-100, 40]},
-        "arcs": steps,
-        "objects": {"states": {"geometries": list(states)}},
-    }
-
-
-def test_arcs_add_up_and_stitch(reduction):
-    lines = reduction.arcs(topology())
-    assert lines[0].tolist() == [[-100, 40], [-99, 40], [-99, 42]]
-    there = reduction.stitched(lines, [0, 1])
-    assert there.tolist() == [[-100, 40], [-99, 40], [-99, 42], [-100, 42], [-100, 40]]
-    assert reduction.stitched(lines, [~1, ~0]).tolist() == there[::-1].tolist()
-
-
-def test_outlines_leave_out_overseas_and_small_islands(reduction):
-    state = {"id": "19", "properties": {"name": "Iowa"}, "type": "MultiPolygon", "arcs": [[[0, 1]], [[2]]]}
-    hawaii = {"id": "15", "properties": {"name": "Hawaii"}, "type": "Polygon", "arcs": [[0, 1]]}
-    (made,) = reduction.outlines(topology(hawaii, state), tolerance=1.0)
-    assert made["geometry"]["coordinates"] == []  # at 1 degree even the square is a line
-    (made,) = reduction.outlines(topology(hawaii, state), tolerance=0.3)
-    (polygon,) = made["geometry"]["coordinates"]
-    assert made["properties"] == {"name": "Iowa"} and len(polygon[0]) == 5 and polygon[0][0] == [-100, 40]
-
-
-def test_cities_fall_by_population_and_then_by_name(reduction):
-    place = {"countrycode": "US", "admin1code": "TX", "latitude": 30.12345, "longitude": -97.0}
-    given_places = [
-        place | {"name": "Small", "population": 49_999},
-        place | {"name": "Beta", "population": 60_000},
-        place | {"name": "Alpha", "population": 60_000},
-        place | {"name": "Edge", "population": 50_000},
-        place | {"name": "Hilo", "population": 70_000, "admin1code": "HI"},
-        place | {"name": "Paris", "population": 2_000_000, "countrycode": "FR"},
-    ]
-    made = reduction.cities(given_places)
-    assert made["city"].tolist() == ["Alpha", "Beta", "Edge"]
-    assert made["lat"].unique().tolist() == [30.1234]
 
 
 # archives, comparison, command
@@ -295,17 +141,6 @@ def test_a_bad_archive_ends_the_command(rebuild, tmp_path, capsys):
     assert rebuild.main(["--archives", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "powersimdata-0.5.5-py3-none-any.whl" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(("pip", "first"), [(object(), "-m"), (None, "run")])
-def test_packages_come_by_pip_or_npm(rebuild, tmp_path, monkeypatch, pip, first):
-    called = []
-    monkeypatch.setattr(rebuild.importlib.util, "find_spec", lambda name: pip)
-    monkeypatch.setattr(rebuild.subprocess, "run", lambda command, **_: called.append(command))
-    rebuild.download(tmp_path, "powersimdata==0.5.5")
-    rebuild.download(tmp_path, "us-atlas@3.0.1")
-    assert called[0][1] == first and "--no-deps" in called[0] and called[0][-1] == "powersimdata==0.5.5"
-    assert called[1][:2] == ["npm", "pack"] and called[1][-1] == "us-atlas@3.0.1"
 
 
 def test_a_missing_client_is_said(rebuild, tmp_path, monkeypatch):
@@ -342,11 +177,6 @@ def replaced(pattern, new, count=1):
 )
 def test_comparison_accepts_no_more_than_it_says(rebuild, name, change, accepted):
     assert verdict(rebuild, name, change)["accepted"] == accepted
-
-
-def test_zipping_notes_no_time_and_gives_the_content_back(rebuild):
-    assert rebuild.zipped(b"abc")[4:8] == bytes(4)
-    assert gzip.GzipFile(fileobj=BytesIO(rebuild.zipped(b"abc"))).read() == b"abc"
 
 
 @pytest.mark.skipif(not os.environ.get(ARCHIVES), reason=f"{ARCHIVES} names no folder with the four archives")

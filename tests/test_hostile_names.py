@@ -82,9 +82,9 @@ def test_what_is_made_as_markdown_keeps_our_tags_alone():
     ours = '<details><summary>3 tables</summary>\n\n<a href="../x.svg"><img src="../x.png" width="240" alt="b"></a><br>'
     assert tables.MarkdownText(ours).text == ours
     foreign = (MARKUP, '<a href="javascript:alert(1)">', '<img src="//example.invalid/x">', "<details ontoggle=x>")
-    for each in foreign:
-        assert not rendered(tables.MarkdownText(f"Best is {each}").text).targets
-        assert rendered(tables.MarkdownText(f"Best is {each}").text).tags <= {"p"}
+    for markup in foreign:
+        assert not rendered(tables.MarkdownText(f"Best is {markup}").text).targets
+        assert rendered(tables.MarkdownText(f"Best is {markup}").text).tags <= {"p"}
 
 
 @pytest.mark.parametrize("text", FORMULAS)

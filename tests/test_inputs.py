@@ -143,8 +143,8 @@ def embeddings(name):
 )
 def test_layers_of_the_printed_widths_have_the_printed_parameters(name):
     """L times a block and the embeddings; norms, biases and positions are less than the printed digits."""
-    found = of("models", name, "layers") * block(name) + embeddings(name)
-    assert found == pytest.approx(of("models", name, "parameters"), rel=4e-3)
+    weights = of("models", name, "layers") * block(name) + embeddings(name)
+    assert weights == pytest.approx(of("models", name, "parameters"), rel=4e-3)
 
 
 @pytest.mark.parametrize("size", ["22B", "175B", "530B", "1T"])

@@ -270,17 +270,7 @@ def test_free_links_give_the_time_of_the_timetable(p, v, rounds, recompute):
 
 @pytest.mark.parametrize("recompute", range(3))
 @pytest.mark.parametrize(
-    ("p", "v", "m"),
-    [
-        (1, 1, 5),
-        (2, 1, 8),
-        (8, 1, 3),
-        (8, 1, 16),
-        (2, 3, 8),
-        (4, 2, 4),
-        (8, 6, 16),
-        (2, 6, 8),
-    ],
+    ("p", "v", "m"), [(1, 1, 5), (2, 1, 8), (8, 1, 3), (8, 1, 16), (2, 3, 8), (4, 2, 4), (8, 6, 16), (2, 6, 8)]
 )
 def test_the_fullest_stage_holds_the_timetables_micro_batches(p, v, m, recompute):
     model = replace(MODELS["GPT-3"], vocabulary=1, layers=480)
@@ -423,11 +413,14 @@ def test_a_group_in_one_domain_and_a_group_without_one_have_the_rings_time(size,
     for stride in (1, 3):
         whole, alone = gpu.changed(hb_domain_size=n * stride), gpu.changed(hb_domain_size=stride)
         for machine_, rate in ((whole, hb), (alone, min(hb, nic))):
-            ring = collectives.all_gather_time(size, n, rate), collectives.all_reduce_time(size, n, rate) / 2
+            ring = (
+                collectives.all_gather_time(size, n, rate),
+                collectives.collective_time("all_reduce", size, n, rate) / 2,
+            )
             assert gathered(machine_, size, n, stride) == pytest.approx(float(ring[0]), rel=1e-12)
             assert ring[1] == pytest.approx(float(ring[0]), rel=1e-12)
         for machine_, rate in ((whole, hb), (alone, nic)):
-            direct = collectives.all_to_all_time(size, n, rate)
+            direct = collectives.collective_time("all_to_all", size, n, rate)
             assert exchanged(machine_, size, n, stride) == pytest.approx(float(direct), rel=1e-12)
             bandwidth, latency = machine_.hop_link(GroupLevels(n, stride).in_domains(machine_.hb_domain_size)[1] == 1)
             send = collectives.collective_time("point_to_point", size, 2, rate)

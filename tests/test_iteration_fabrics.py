@@ -7,8 +7,9 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from rerouted import moved_to_other_rails, share_left
 from test_graph import fabrics
 
 from railcore import catalog, planner
@@ -16,13 +17,13 @@ from railcore.network import reliability
 from railcore.network.topology import faults, routed_flows
 from railcore.network.topology.graph import route
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
-from railcore.training import experts, machine, traffic
+from railcore.network.topology.wiring import whole_wiring
+from railcore.training import machine
 from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
-from railcore.training.transfers import step_transfers
 from railcore.training.transformer import Transformer
-from suite import outputs
 from suite.railonly2025 import expert_loads
+from suite.railonly2025.expert_routing import expert_all_to_all_time
 
 MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512, ffn_matrices=2)
 MIXED = replace(MODEL, experts=16, top_k=2)
@@ -39,62 +40,26 @@ def table(*rows, size=4):
     return flows.assign(source=flows["source"].map(places), target=flows["target"].map(places))
 
 
+def wiring_without(fault, fabric):
+    return faults.wiring_left(whole_wiring(fabric), fault)
+
+
 def flows_of(matrix):
     source, target = np.nonzero(matrix)
     return pd.DataFrame({"source": source, "target": target, "bytes": matrix[source, target]})
 
 
-SMALL = [
-    rail_only(24, 4, 4),
-    rail_optimized(24, 4, 4),
-    rail_only(24, 4, 8, rails_per_switch=1, hb_switches=2),
-    rail_only(24, 4, 8, hb_switches=0, planes=2),
-    RailFabric(24, 4, 8, 3.0),
-]
-
-
-@given(st.sampled_from(SMALL), st.integers(0, 2**32 - 1))
-@settings(max_examples=15)
-def test_bytes_are_conserved_at_every_node(fabric, seed):
-    rng = np.random.default_rng(seed)
-    matrix = rng.uniform(1, 9, (24, 24)) * (rng.random((24, 24)) < 0.2)
-    np.fill_diagonal(matrix, 0)
-    loads, graph = routed_flows.fabric_loads(fabric, flows_of(matrix)), fabric.graph()
-    out, into = (loads.groupby(end)["bytes"].sum().reindex(list(graph), fill_value=0.0) for end in ("from", "to"))
-    names = routed_flows.gpu_names(range(24), 4)
-    gained = pd.Series(0.0, list(graph))
-    gained[names] = matrix.sum(axis=1) - matrix.sum(axis=0)
-    np.testing.assert_allclose(out - into, gained, atol=1e-9)
-    assert loads["time_s"].is_monotonic_decreasing
-    np.testing.assert_allclose(loads["time_s"], loads["bytes"] / loads["bandwidth_Bps"])
-    ends = zip(loads["from"], loads["to"], strict=True)
-    assert [graph.edges[pair]["bandwidth_Bps"] for pair in ends] == list(loads["bandwidth_Bps"])
-
-
-def test_equal_ways_share_by_their_bandwidth():
-    fabric = rail_only(32, 4, 4)  # leaves of two hosts, two spines on each rail
-    flows = table(("D1.GPU1", "D8.GPU1", 8.0))
-    assert sorted(routed_flows.fabric_loads(fabric, flows)["bytes"]) == [4.0] * 4 + [8.0] * 2
-    trunks = rail_optimized(32, 4, 16)  # a leaf for each rail, and four links to each of two spines
-    loads = routed_flows.fabric_loads(trunks, table(("D1.GPU1", "D1.GPU2", 7.0)), "HB switch")
-    assert sorted(loads["bytes"]) == [3.5] * 4 + [7.0] * 2
-    loads = routed_flows.fabric_loads(trunks, table(("D2.GPU1", "D3.GPU2", 7.0)), "trunk link")
-    assert sorted(loads["bytes"]) == [3.0] * 2 + [4.0] * 2 + [7.0] * 2
-
-
 @pytest.mark.parametrize("build", [rail_only, rail_optimized])
 @pytest.mark.parametrize(("gpus", "size", "radix"), [(64, 8, 16), (64, 4, 8), (128, 8, 16)])
-def test_a_ring_of_domains_loads_links_as_its_routes_one_by_one(build, gpus, size, radix):
+def test_a_ring_of_domains_has_the_share_of_its_routes_one_by_one(build, gpus, size, radix):
     fabric, ring = build(gpus, size, radix), routed_flows.domain_ring(gpus, size)
     assert set(ring["source"]) == set(ring["target"]) and len(ring) == gpus
     assert ring["target"].iloc[[0, -1]].tolist() == [size, size - 1]
     graph, counted = fabric.graph(), Counter()
     for ends in zip(*(routed_flows.gpu_names(ring[end], size) for end in ("source", "target")), strict=True):
         counted.update(pairwise(route(graph, *ends, forward=False)))
-    slowest = max(flows * 5e9 / graph.edges[link]["bandwidth_Bps"] for link, flows in counted.items())
-    loads = routed_flows.fabric_loads(fabric, ring.assign(bytes=5e9))
-    assert loads["time_s"].max() == pytest.approx(slowest)
-    assert routed_flows.nic_bandwidth_share(fabric, [ring]) == pytest.approx(5e9 / fabric.nic_rate_Bps / slowest)
+    slowest = max(flows / graph.edges[link]["bandwidth_Bps"] for link, flows in counted.items())
+    assert routed_flows.nic_bandwidth_share(fabric, ring) == pytest.approx(1 / fabric.nic_rate_Bps / slowest)
 
 
 @pytest.mark.parametrize(
@@ -117,18 +82,18 @@ def test_fabrics_carry_an_all_to_all_as_its_routing_counts(build, route, skew):
 def test_a_moved_flow_avoids_the_cut_nic_and_keeps_its_bytes():
     fabric = rail_only(16, 4, 4)
     flows = table(("D1.GPU1", "D2.GPU1", 6.0), ("D1.GPU2", "D2.GPU2", 6.0))
-    spread = routed_flows.moved_to_other_rails(fabric, flows, [0])
+    spread = moved_to_other_rails(fabric, flows, [0])
     across = spread[spread["source"] // 4 != spread["target"] // 4]
     assert across["bytes"].sum() == 12.0 and not across["source"].eq(0).any()
     assert across.groupby("source")["bytes"].sum().to_dict() == {1: 8.0, 2: 2.0, 3: 2.0}
     assert (across["source"] % 4 == across["target"] % 4).all()
     assert spread.groupby("flow")["bytes"].sum()[1] == 6.0
-    one = routed_flows.moved_to_other_rails(fabric, flows, [0, 1, 5], True)
+    one = moved_to_other_rails(fabric, flows, [0, 1, 5], True)
     loads = routed_flows.fabric_loads(fabric, one)
     assert loads[loads["kind"] == "host"].groupby("from")["bytes"].sum()["D1.GPU3"] == 12.0
-    next_one = routed_flows.moved_to_other_rails(fabric, table(("D1.GPU2", "D2.GPU2", 6.0)), [5], True)
+    next_one = moved_to_other_rails(fabric, table(("D1.GPU2", "D2.GPU2", 6.0)), [5], True)
     assert set(next_one["source"]) == {1, 2, 6}
-    last = routed_flows.moved_to_other_rails(fabric, table(("D1.GPU4", "D2.GPU4", 6.0)), [3], True)
+    last = moved_to_other_rails(fabric, table(("D1.GPU4", "D2.GPU4", 6.0)), [3], True)
     assert 0 in set(last["source"])
 
 
@@ -176,14 +141,18 @@ def assert_as_on_the_graph(fabric, flows, fault):
     graph = fabric.graph()
     if fault is None or any(faults.failed_part(graph, fault)):
         left = graph if fault is None else faults.fail(graph, fault)
+        works = fabric if fault is None else wiring_without(fault, fabric)
         expected = wired_loads(left, flows, fabric.hb_domain_size)
         if expected is None:
             with pytest.raises(ValueError, match="cut off from each other"):
-                routed_flows.fabric_loads(fabric, flows, fault)
+                routed_flows.fabric_loads(works, flows)
             return
-        loads = routed_flows.fabric_loads(fabric, flows, fault)
-        ends = zip(loads["from"], loads["to"], strict=True)
+        loads = routed_flows.fabric_loads(works, flows)
+        ends = [*zip(loads["from"], loads["to"], strict=True)]
         assert dict(zip(ends, loads["bytes"], strict=True)) == pytest.approx(dict(expected), rel=1e-9)
+        assert [left.edges[pair]["bandwidth_Bps"] for pair in ends] == loads["bandwidth_Bps"].tolist()
+        np.testing.assert_allclose(loads["time_s"], loads["bytes"] / loads["bandwidth_Bps"])
+        assert loads["time_s"].is_monotonic_decreasing
 
 
 FAULTS = st.sampled_from([None, "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch"])
@@ -202,32 +171,10 @@ def test_flows_that_no_domain_forwards_in_any_fabric(fabric, seed):
     assert_as_on_the_graph(fabric, flows[(rails[0] == rails[1]) | (flows["source"] // K == flows["target"] // K)], None)
 
 
-def test_the_source_forwards_else_the_target_else_both():
-    split = rail_only(48, 4, 8, tier_oversubscription=(3.0,))  # leaves of six, and one spine for each rail
-    leaves = {node for node in split.graph() if node.startswith("R1.T1")}
-    assert len(leaves) == 2
-    flows = table(("D1.GPU1", "D12.GPU1", 9.0))
-    loads = routed_flows.fabric_loads(split, flows, "spine")
-    assert_as_on_the_graph(split, flows, "spine")
-    assert loads.loc[loads["to"].str.contains("HB"), ["from", "bytes"]].values.tolist()[0] == ["D1.GPU1", 9.0]
-    assert set(loads.loc[loads["kind"] == "hb", "bytes"]) == {9.0, 3.0}
+def test_where_the_source_has_no_rank_of_the_rail_the_target_forwards():
     half = rail_only(18, 4, 8)  # the last domain has ranks 1 and 2 only
     loads = routed_flows.fabric_loads(half, table(("D5.GPU1", "D1.GPU3", 6.0)))
     assert [name for name in loads["to"] if "HB" in name] == ["D1.HB1"]
-
-
-def flow_patterns(model, strategy, global_batch, hb_domain_size):
-    """Flows between HB domains by kind of group that has some; one transfer stands for all of its group."""
-    chosen = {}
-    for transfer in step_transfers(model, strategy, global_batch, embeddings=False):
-        chosen.setdefault(transfer.group, transfer)
-    found = {}
-    for group, transfer in chosen.items():
-        entries = traffic.from_transfers(strategy, [transfer]).entries()
-        across = entries["source"] // hb_domain_size != entries["target"] // hb_domain_size
-        if across.any():
-            found[group] = entries.loc[across, ["source", "target", "bytes"]]
-    return found
 
 
 WIDE = [rail_only(128, 8, 16, hb_switches=4), rail_optimized(128, 8, 16, hb_switches=4)]
@@ -237,19 +184,17 @@ WIDE += [rail_optimized(128, 8, 64), rail_only(128, 8, 32, rails_per_switch=2)]
 @pytest.mark.parametrize("fabric", WIDE, ids=lambda fabric: f"{fabric.oversubscription} {fabric.radix}")
 @pytest.mark.parametrize("fault", ["NIC", "rail switch"])
 def test_traffic_moved_to_all_rails_gets_what_is_left_of_the_domains_nics(fabric, fault):
-    flows = list(flow_patterns(MODEL, ALIGNED, BATCH, 8).values())
+    ring = routed_flows.domain_ring(fabric.gpus, 8)
     (effect,) = faults.fault_effects(fabric).query("fault == @fault").to_dict("records")
-    assert routed_flows.nic_bandwidth_share(fabric, flows) == pytest.approx(1.0)
-    assert routed_flows.nic_bandwidth_share(fabric, flows, fault) == pytest.approx(effect["domain_nic_bandwidth"])
+    assert routed_flows.nic_bandwidth_share(fabric, ring) == pytest.approx(1.0)
+    assert share_left(fabric, ring, fault) == pytest.approx(effect["domain_nic_bandwidth"])
     cut = round(8 * (1 - effect["domain_nic_bandwidth"]))
-    one = [(some, routed_flows.flow_times(fabric, some, fault, one_neighbour=True)) for some in flows]
-    assert min(routed_flows.share_of_nic(fabric, *each) for each in one) == pytest.approx(1 / (1 + cut))
+    assert share_left(fabric, ring, fault, one_neighbour=True) == pytest.approx(1 / (1 + cut))
 
 
 def test_what_a_nic_itself_limits_is_no_loss():
     into_one = table(*((f"D{d}.GPU1", "D1.GPU1", 1e9) for d in range(2, 9)), size=8)
-    assert routed_flows.nic_bandwidth_share(rail_only(64, 8, 16), [into_one]) == pytest.approx(1.0)
-    assert routed_flows.nic_bandwidth_share(rail_only(64, 8, 16), []) == 1.0
+    assert routed_flows.nic_bandwidth_share(rail_only(64, 8, 16), into_one) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -275,14 +220,6 @@ def test_aligned_groups_need_no_forwarding_and_others_do():
     assert hops["hb_forwarded_bytes"].iloc[0] > 0 and hops["hb_forwarded_bytes"].iloc[1] == 0
 
 
-def test_rings_share_the_rails_and_no_link_is_busy_for_longer_than_the_iteration():
-    rings = planner.dense_slowdown(rail_only(64, 8, 16), MODEL, H100, Strategy(data=64, sharding="weights"), 64)
-    assert (rings["hb_forwarded_bytes"] == 0).all() and (rings["busiest_link_s"] < rings["iteration_s"]).all()
-    whole = traffic.iteration_traffic(MODEL, Strategy(data=64, sharding="weights"), 64).entries()
-    one_ring_s = whole.loc[whole["source"] == 7, "bytes"].sum() / H100.nic_Bps
-    assert rings["busiest_link_s"].iloc[0] == pytest.approx(one_ring_s / 8 * (7 / 8) / (63 / 64))
-
-
 def test_one_domain_has_no_network():
     box = H100.changed(hb_domain_size=128)
     found = planner.dense_slowdown(rail_only(128, 128, 16), MODEL, box, ALIGNED, BATCH)
@@ -294,8 +231,7 @@ def test_one_domain_has_no_network():
 @pytest.fixture(scope="module")
 def broken():
     return pd.concat(
-        [planner.failed_part_slowdowns(fabric, MODEL, H100, ALIGNED, BATCH) for fabric in WIDE[:2]],
-        ignore_index=True,
+        [planner.failed_part_slowdowns(fabric, MODEL, H100, ALIGNED, BATCH) for fabric in WIDE[:2]], ignore_index=True
     )
 
 
@@ -383,13 +319,6 @@ def test_interleaving_takes_micro_batches_that_fill_no_turn():
     assert row["iteration_s"] == pytest.approx(float(expected.total_s)) and row["limit"] == "feasible"
 
 
-def test_a_domain_that_is_the_cluster_ends_the_job():
-    box = H100.changed(hb_domain_size=128)
-    found = planner.failed_part_slowdowns(rail_only(128, 128, 16), MODEL, box, ALIGNED, BATCH)
-    assert set(found["fault"]) == {"none", "GPU", "HB switch", "HB domain"}
-    assert found.loc[found["fault"] == "HB domain", "data"].tolist() == [4, 0, 0]
-
-
 def test_fabrics_beside_each_other(broken):
     wide = planner.fabrics_side_by_side(broken)
     rows = broken[["fault", "job"]].drop_duplicates()
@@ -398,8 +327,6 @@ def test_fabrics_beside_each_other(broken):
     found = wide.set_index(["fault", "job"])["rail-only_tokens_share"]
     assert found.dropna().to_dict() == only.to_dict()
     assert found.isna().sum() == 2  # a rail of one switch has neither trunk nor spine
-    shown = outputs.readable(wide)
-    assert shown["rail-only iteration"].str.endswith("s").any() and "rail-only NIC share" in shown
 
 
 def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off():
@@ -439,24 +366,11 @@ def test_leaves_slow_a_mixture_and_a_wider_domain_needs_no_network():
     assert in_turn > at_once == 0
 
 
-def test_expert_time_is_the_exchange_of_every_layer_and_micro_batch():
-    found = planner.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4], [3.0], 16).set_index("way")
-    sent = 2 * 512 * MIXED.hidden * MIXED.top_k
-    hb, nic = H100.hb_Bps * H100.links.hb_fraction, H100.nic_Bps * H100.links.nic_fraction
-    step = H100.links.hb_latency_s + H100.links.nic_latency_s
-    one = experts.expert_all_to_all_time(sent, 16, 4, hb, nic, "two-hop")
-    expected = 4 * MIXED.layers * (float(one) + step)
-    assert found.loc["rail-only, forwarding before sending", "expert_s"] == pytest.approx(expected)
-    # A leaf has 12 GPUs, three domains of a group's four, and four uplinks: 3/4 of a group sends a third out of it.
-    one = experts.expert_all_to_all_time(sent, 16, 4, hb, nic * 4 / 12 / (1 / 3), "two-hop", pipelined=True)
-    assert found.loc["Clos", "expert_s"] >= 4 * MIXED.layers * (float(one) + step) * (1 - 1e-12)
-
-
 def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
     """Closed form against links: uniform all-to-all of all GPUs, direct under a layer of 2:1."""
     fabric = RailFabric(32, 4, 12, 2.0)  # a leaf for each rail: 8 ports down, 4 up
     demand = expert_loads.expert_demand(1e9, 32)
     loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
     busiest = loads[loads["kind"] != "hb"]["time_s"].max()
-    direct = experts.expert_all_to_all_time(1e9, 32, 4, fabric.hb_rate_Bps, fabric.nic_rate_Bps, "direct", 2.0)
+    direct = expert_all_to_all_time(1e9, 32, 4, fabric.hb_rate_Bps, fabric.nic_rate_Bps, "direct", 2.0)
     assert busiest == pytest.approx(float(direct))

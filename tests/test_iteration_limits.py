@@ -12,11 +12,8 @@ import numpy as np
 import pytest
 from one_layer import layer_work
 
-from railcore import catalog
-from railcore.training.exchanges import replica_element_bytes
-from railcore.training.iteration import OBSTACLES, iteration_times
+from railcore.training.iteration import iteration_times
 from railcore.training.layer import layer_costs
-from railcore.training.layer_work import expert_kernel_bytes, gated_kernel_bytes
 from railcore.training.link_times import exposed_time
 from railcore.training.machine import catalog_machine
 from railcore.training.machine_parts import GpuLinks
@@ -24,10 +21,9 @@ from railcore.training.parallelism import Strategy
 from railcore.training.rank import LAYER_COLUMNS
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.stage import bucket_calls
-from railcore.training.transformer import Transformer, catalog_model
+from railcore.training.transformer import Transformer
 
 H100 = catalog_machine("DGX H100")
-FP8 = catalog_machine("DGX H100", "fp8")
 APART = replace(MODERN, overlap_tensor=False, overlap_data=False, overlap_pipeline=False)
 H, FFN, S, LAYERS = 2048, 8192, 4096, 24
 GPT = Transformer("gpt", LAYERS, H, 16, 16, FFN, 50368, S, ffn_matrices=2, positions=S)
@@ -54,40 +50,6 @@ def changed(before, after):
 # Eager PyTorch
 
 
-def test_on_a_machine_where_nothing_is_slower_an_eager_runtime_differs_by_its_kernels_alone():
-    eager = catalog_runtime("fsdp-eager")
-    plain = replace(eager, eager=False, persistent_kernels=False, gradient_bytes=4, attention="best")
-    still = H100.changed(overlap_slowdown=1.0, collective_processors=0, launch_s=0.0)
-    assert parts(GPT, SHARDED, still, plain) == parts(GPT, SHARDED, still, replace(MODERN, overlap_tensor=False))
-    kernels = replace(plain, eager=True, persistent_kernels=True)
-    ways = [parts(GPT, SHARDED, still, runtime) for runtime in (plain, kernels)]
-    assert changed(*ways) == {"linear_s", "logits_s", "elementwise_s", "optimizer_s", "data_s", "straggler_s"}
-
-
-def test_slower_products_beside_collectives_and_slower_launches_are_of_eager_runtimes_alone():
-    slower = H100.changed(overlap_slowdown=9.0, launch_s=1.0)
-    for name in catalog.names("runtimes"):
-        runtime = catalog_runtime(name)
-        same = parts(GPT, SHARDED, slower, runtime) == parts(GPT, SHARDED, H100, runtime)
-        assert same == (not runtime.eager and not runtime.persistent_kernels)
-
-
-def test_attention_reaches_the_share_of_its_kernel_and_ramps_with_the_sequence():
-    machine = H100.changed(
-        attention_kernels=(("flash1", 0.2),), attention_fraction=0.5, attention_ramp=300.0, kernel_s=0
-    )
-    best, first, other = (
-        layer_work(GPT, machine, Runtime(attention=name), Strategy())["attention"]
-        for name in ("best", "flash1", "cudnn")
-    )
-    assert first.forward / best.forward == pytest.approx(2.5) and first.backward == pytest.approx(2.5 * first.forward)
-    assert np.array_equal(other.forward, best.forward)  # no row of its own
-    assert machine.attention_share("flash1", 4096) == pytest.approx(0.2)
-    assert machine.attention_share("flash1", 300) == pytest.approx(machine.attention_share("flash1", 1e12) / 2)
-    split = layer_work(GPT, machine, MODERN, Strategy(context=4))["attention"]
-    assert (split.forward / best.forward).item() == pytest.approx((1 + 1200 / S) / (1 + 300 / S) / 4)
-
-
 @pytest.mark.parametrize("slowdown", [1.0, 1.25, 2.0, 8.0])
 def test_a_hidden_second_of_a_collective_costs_what_the_kernels_beside_it_lose(slowdown):
     quiet, machine = H100.changed(collective_processors=0), H100.changed(overlap_slowdown=slowdown)
@@ -104,41 +66,6 @@ def test_interference_of_all_processors_hides_nothing_and_of_none_is_free():
         assert ours.breakdown[f"{kind}_s"] == pytest.approx(ours.links[f"{kind}_link_s"], rel=1e-9)
     assert MODERN.interference(H100.changed(collective_processors=0)) == 0 and MODERN.interference(all_of_it) == 1
     assert MODERN.interference(H100.changed(collective_processors=10 * H100.rates.processors)) == 1
-
-
-def test_eager_backward_passes_move_these_bytes_more():
-    fused, eager = (
-        layer_work(GPT, H100, Runtime(eager=on), Strategy(micro_batch=2))["elementwise"] for on in (False, True)
-    )
-    assert np.array_equal(fused.forward, eager.forward)
-    norms, residuals, biases, joined = 2 * 2 * H, 2 * 6 * H, 2 * (3 * H + H + FFN + H), 4 * 3 * H
-    more = 2 * S * (norms + residuals + biases + joined) / H100.hbm_Bps
-    assert np.allclose(eager.backward - fused.backward, more, rtol=1e-9)
-    bare = layer_work(replace(GPT, biases=False), H100, Runtime(eager=True), Strategy(micro_batch=2))
-    assert np.allclose(eager.backward - bare["elementwise"].backward, 2 * S * biases / H100.hbm_Bps, rtol=1e-9)
-
-
-def test_eager_kernels_of_a_gated_model_are_one_for_each_operator():
-    gated = catalog_model("Llama-3 8B")
-    h, f, wide = gated.hidden, gated.ffn_hidden, gated.head_dim * (gated.heads + gated.kv_heads)
-    fused, eager = (
-        layer_work(gated, H100, Runtime(eager=on), Strategy(micro_batch=2))["elementwise"] for on in (False, True)
-    )
-    more = (2 * (36 - 4) * h + (10 - 6) * f + (20 - 4) * wide + 4 * wide) * 2 * gated.sequence_length
-    assert eager.forward - fused.forward == pytest.approx(more / H100.hbm_Bps, rel=1e-9)
-    norms = 2 * (92 - 10) * h * 2 * gated.sequence_length / H100.hbm_Bps
-    assert eager.backward - fused.backward > norms
-    assert gated_kernel_bytes(GPT, 1.0, 1.0, 1.0, 1) == (0, 0)
-
-
-def test_eager_gradients_are_copied_with_every_micro_batch_and_the_optimizer_moves_twice_as_much():
-    quiet = H100.changed(collective_processors=0)
-    fused, eager = (parts(GPT, SHARDED, quiet, replace(APART, eager=on), batch=32) for on in (False, True))
-    assert eager["optimizer_s"] == pytest.approx(2 * fused["optimizer_s"], rel=1e-12)
-    copies = 2 * 8 * GPT.total_parameters / H100.hbm_Bps
-    assert eager["data_s"] - fused["data_s"] == pytest.approx(copies, rel=1e-9)
-    plain = replace(SHARDED, sharding="optimizer")
-    assert parts(GPT, plain, quiet, replace(APART, eager=True))["data_s"] == parts(GPT, plain, quiet, APART)["data_s"]
 
 
 def test_an_eager_layer_takes_at_least_as_long_as_its_operators_take_to_start():
@@ -224,18 +151,6 @@ def test_ring_exchange_leaves_one_piece_and_never_more_than_the_links_time():
     assert hidden == pytest.approx(7 / 8 * apart.breakdown["linear_s"].item(), rel=1e-9)
 
 
-@pytest.mark.parametrize("dispatcher", ["nodes", "copies"])
-def test_experts_in_parts_of_groups_have_no_rule_where_nodes_dispatch_them(dispatcher):
-    model = replace(MIXTURE, experts=24, expert_groups=4, token_groups=2)
-    plans, software = [Strategy(data=12, expert=ranks) for ranks in (2, 4, 6)], Runtime(dispatcher=dispatcher)
-    ruled_out = [found(model, plan, runtime=software, batch=24).obstacles for plan in plans]
-    split = [int(each) >> OBSTACLES.index("experts") & 1 for each in ruled_out]
-    assert split == [0, 0, dispatcher == "nodes"]
-
-
-# Where ranks lie
-
-
 # Mixtures of experts
 
 
@@ -317,24 +232,6 @@ def test_a_window_leaves_its_share_of_the_scores():
     assert time(replace(GPT, window=S)) == time(replace(GPT, window=10 * S)) == time(GPT)
 
 
-def test_latent_attention_takes_its_own_products_and_gathers_the_heads():
-    latent = replace(GPT, biases=False, positions=0, kv_rank=256, query_rank=512, rope_dim=64, value_dim=64)
-    ideal = H100.changed(processors=1, memory_Bps=1e30, kernel_s=0.0, bf16_fraction=1.0)
-    ideal = ideal.changed(linear_fraction=1.0)
-    ours = layer_work(latent, ideal, MODERN, Strategy())["linear"].forward.item()
-    weights = latent.attention_weights + latent.ffn_weights
-    assert ours == pytest.approx(2 * S * weights / ideal.rates.bf16_rate, rel=1e-2)  # 320 columns take 3 tiles
-    plain = layer_work(GPT, ideal, MODERN, Strategy())["attention"].forward.item()
-    same = ideal.changed(attention_shapes=())  # as fast with these heads
-    scores = layer_work(latent, same, MODERN, Strategy())["attention"].forward.item()
-    assert scores / plain == pytest.approx((128 + 64 + 64) / 256, rel=1e-12)
-    still = ideal.changed(hb_latency_s=0.0)
-    rings = [
-        layer_costs(model, still, MODERN, one_layer(Strategy(context=4))).links["context"] for model in (GPT, latent)
-    ]
-    assert (rings[1].time_s / rings[0].time_s).item() == pytest.approx((128 + 64 + 64) / (2 * 128), rel=1e-12)
-
-
 # The host, stragglers, stages
 
 
@@ -407,7 +304,7 @@ def test_micro_batches_that_fill_no_turn_take_their_own_time():
     assert held[0] <= held[1] <= held[2] <= held[3] and held[4] < held[3]  # a rest waits with the turn that it joins
 
 
-# Bad input
+# Links
 
 
 def test_switches_need_not_multicast():
@@ -428,18 +325,10 @@ def test_all_reduces_in_two_phases_take_both_of_them():
 def test_rings_take_longer_the_more_ranks_they_pass_and_trees_hardly_do():
     gather, reduce = H100.gather_links, H100.all_reduce_links
     times = [float(gather(1e6, 8, y).time_s) for y in (1, 2, 16, 128, 1024)]
-    step = 8 * 4.0 / 14 * H100.links.nic_latency_s + 7 * 8 * 1.9 / 3.4 * H100.links.hb_latency_s
-    assert times == sorted(times) and times[4] - times[3] > 100 * step
-    assert float(reduce(1e6, 8, 1024).time_s) < times[4] / 10
+    assert times == sorted(times) and float(reduce(1e6, 8, 1024).time_s) < times[4] / 10
     one_call = 2 * float(gather(1e10, 8, 4).time_s) - H100.links.call_latency_s
     assert float(reduce(1e10, 8, 4).time_s) == pytest.approx(one_call)
     assert float(gather(0, 1, 1).time_s) == 0 and float(reduce(0, 1, 1).time_s) == 0
-    far = H100.changed(multicast_latency_s=math.inf).all_reduce_links  # trees within a domain grow by levels, too
-    step = 2 * 4.0 / 3.4 * H100.links.hb_latency_s
-    assert float(far(0, 4096, 1).time_s - far(0, 64, 1).time_s) == pytest.approx(6 * step)
-    rail = [float(gather(0, 1, y).time_s) for y in (512, 1024)]  # one rank a domain: a level more, and a little a rank
-    assert rail[1] - rail[0] == pytest.approx((1 / 3.5 + 512 * 2.8 / 14) * H100.links.nic_latency_s)
-    assert float(gather(0, 256, 1).time_s) == pytest.approx(H100.links.multicast_latency_s)
 
 
 def test_an_exchange_that_is_longer_than_compute_does_not_pay_for_what_it_slows():
@@ -451,38 +340,6 @@ def test_an_exchange_that_is_longer_than_compute_does_not_pay_for_what_it_slows(
     assert exposed_time(0.5, 1.0, lost, 0.1) == pytest.approx(0.05 + lost * 0.45)
     edge = 1 / (1 - lost)  # both answers meet where the slowed compute ends with the exchange
     assert exposed_time(edge, 1.0, lost) == pytest.approx(edge - 1)
-
-
-def test_graphs_of_more_of_a_layer_leave_the_host_less():
-    plan = Strategy(data=8, expert=8, sharding="optimizer")
-    times = {
-        graphs: parts(MIXTURE, plan, runtime=replace(MODERN, graphs=graphs), batch=8)["host_s"]
-        for graphs in ("none", "parts", "whole")
-    }
-    assert times["none"] > times["parts"] > times["whole"] == 0
-    padded = parts(MIXTURE, plan, runtime=replace(MODERN, graphs="none", capacity=1.0), batch=8)["host_s"]
-    assert padded > 0  # their counts are read as well
-    assert parts(GPT, Strategy(data=8), runtime=replace(MODERN, graphs="none"), batch=8)["host_s"] == 0
-
-
-def test_experts_with_biases_and_clamps_move_more_bytes():
-    plain, clamped = replace(MIXTURE, biases=False), replace(MIXTURE, biases=True, clamped=True)
-    assert expert_kernel_bytes(plain) == (0.0, 0.0) and expert_kernel_bytes(replace(GPT, biases=True)) == (0.0, 0.0)
-    rows = (28 * H + 8 * 2 * 2048, 36 * H + 10 * 2 * 2048)
-    assert expert_kernel_bytes(clamped) == pytest.approx(rows)
-    plan = Strategy(data=8, expert=8)
-    more = parts(clamped, plan, batch=8)["elementwise_s"] - parts(plain, plan, batch=8)["elementwise_s"]
-    assert more == pytest.approx(LAYERS * S * 2 * sum(rows) / H100.hbm_Bps)
-
-
-def test_weights_are_cast_once_an_iteration_and_travel_as_they_are_needed():
-    box = {name: catalog_machine("DGX B200", name) for name in ("bf16", "fp8", "mxfp8")}
-    plan, runtime = Strategy(data=8, sharding="optimizer"), replace(MODERN, fp8_weights=True)
-    once = {name: parts(GPT, plan, machine, runtime, 8)["once_s"] for name, machine in box.items()}
-    assert once["mxfp8"] > once["fp8"] > once["bf16"]
-    sent = {name: replica_element_bytes(runtime, machine.format)["weights"] for name, machine in box.items()}
-    assert sent == {"bf16": 2, "fp8": 1, "mxfp8": 2}
-    assert replica_element_bytes(MODERN, box["fp8"].format)["weights"] == 2
 
 
 def test_gradients_leave_in_buckets_that_grow_with_the_ranks():
@@ -499,8 +356,3 @@ def test_beside_slow_nics_compute_that_wants_the_memory_loses_little():
     }
     assert waits[True] < 0.6 * waits[False]
     assert not eager.contends(H100) and eager.contends(slow) and not MODERN.contends(slow)
-    near = slow.changed(hb_domain_size=64, call_latency_s=0, hb_latency_s=0)  # busy as long as the collective
-    one, other = (
-        parts(GPT, job, near.changed(memory_contention=share), eager, 256)["data_s"] for share in (False, True)
-    )
-    assert other == pytest.approx(one)

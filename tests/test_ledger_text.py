@@ -33,8 +33,8 @@ def test_every_claim_stands_once_with_all_that_is_known_of_it(ledger, sections):
         for text in grounds.solved_texts(row["id"]):
             assert reason.startswith(text)
             reason = reason[len(text) :].removeprefix("; ")
-        known = [shown["ours"], shown["deviation"], row["basis"], reason]
-        for text in [row["where"], row["claim"], shown["document"], *known, f"notebook {row['notebook'][:2]}"]:
+        words = [shown["ours"], shown["deviation"], row["basis"], reason]
+        for text in [row["where"], row["claim"], shown["document"], *words, f"notebook {row['notebook'][:2]}"]:
             assert markdown_words(text.replace("|", "/").replace("\u00a0", " ")) in lines[0], (row["id"], text)
 
 
@@ -43,8 +43,8 @@ def test_its_links_lead_to_headings_and_files(sections):
     anchors = {name.replace(" ", "-") for name in sections}  # as JupyterLab makes them, and GitHub of lower case
     assert all(name == name.lower() for name in sections)
     for target in set(re.findall(r"\]\(([^)]*)\)", text)):
-        found = target[1:] in anchors if target.startswith("#") else (workspace.FIGURES / target).resolve().exists()
-        assert found, target
+        exists = target[1:] in anchors if target.startswith("#") else (workspace.FIGURES / target).resolve().exists()
+        assert exists, target
 
 
 def test_the_counts_are_those_of_the_tables(sections):
@@ -53,9 +53,9 @@ def test_the_counts_are_those_of_the_tables(sections):
 
 
 def test_a_parameter_is_named_where_it_counts_and_explained_once(sections):
-    for number, each in enumerate(grounds.calibrations(), 1):
+    for number, row in enumerate(grounds.calibrations(), 1):
         line = next(line for line in sections["parameters solved from claims"].splitlines() if f"| P{number} |" in line)
-        assert each.parameter in line and each.note in line and all(part in line for part in each.used_text.split(", "))
+        assert row.parameter in line and row.note in line and all(part in line for part in row.used_text.split(", "))
     tables = "".join(body for name, body in sections.items() if name.endswith((" differs", " close", " reproduced")))
     assert "predicted [P1](#parameters-solved-from-claims)" in tables
     assert "from railonly2025.table1.n32768.r256.cost_saving" not in tables

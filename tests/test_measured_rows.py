@@ -19,10 +19,6 @@ def stages(layout):
     return re.sub(r"(\w)\*(\d+)", lambda found: found[1] * int(found[2]), whole).strip("|").split("|")
 
 
-def test_layouts_are_read():
-    assert stages("Et*2|(t|)*2mL") == ["Ett", "t", "t", "mL"]
-
-
 def test_rows_divide():
     assert (ROWS["gpus"] == ROWS["tp"] * ROWS["cp"] * ROWS["pp"] * ROWS["dp"]).all()
     assert (ROWS["global_batch"] % (ROWS["dp"] * ROWS["microbatch"]) == 0).all()

@@ -32,8 +32,8 @@ def test_a_drawn_network_can_be_read_by_itself(fabric):
 def test_labels_shrink_to_eight_points_and_then_shorten():
     texts = [["Aggregation 1", "Aggregation 2"], ["A1", "A2"]]
     for room, labels in ((120, texts[0]), (60, texts[1])):
-        found, size, all_fit = layers.fit_labels(texts, room, 0.8)
-        assert (found, all_fit) == (labels, True) and size >= legible.MIN_TEXT_PT
+        fitted, size, all_fit = layers.fit_labels(texts, room, 0.8)
+        assert (fitted, all_fit) == (labels, True) and size >= legible.MIN_TEXT_PT
 
 
 def test_an_entry_that_is_wider_than_its_panel_is_wrapped():

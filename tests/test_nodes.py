@@ -1,17 +1,16 @@
 """Power nodes: every plant in one, against slow ways to the same groups, lines and counts."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_grids import small_grid
 
 from railcore.network.globe import great_circle_distance
 from railcore.siting.grid import PowerGrid, load_grid
 from railcore.siting.nodes import METHODS, power_nodes
 
 KM = 1e3
-WASHINGTON = (38.90, -77.04)
 FUELS = ["coal", "gas", "nuclear", "oil", "wind"]
 
 
@@ -20,45 +19,16 @@ def small(seed: int, sites: int = 14) -> PowerGrid:
     random = np.random.default_rng(seed)
     latitude, longitude = random.uniform(35, 37.7, sites), random.uniform(-100, -97, sites)
     latitude[-1], longitude[-1] = latitude[0], longitude[0]
-    at = random.integers(0, sites, 2 * sites)
-    power = random.integers(1, 5, len(at)) * 1e8
-    plants = pd.DataFrame(
-        {
-            "sub_id": at + 100,
-            "name": [f"S{i}" for i in at],
-            "state": random.choice(["Kansas", "Oklahoma"], len(at)),
-            "interconnect": "Eastern",
-            "authority": random.choice(["SWPP", "ERCO"], len(at)),
-            "latitude": latitude[at],
-            "longitude": longitude[at],
-            "fuel": random.choice(FUELS, len(at)),
-            "units": 1,
-            "power_w": power,
-            "largest_unit_w": power / 2,
-        }
-    ).drop_duplicates(["sub_id", "fuel"], ignore_index=True)
-    subs = pd.DataFrame(
-        {
-            "sub_id": np.arange(20),
-            "name": "S",
-            "state": "Kansas",
-            "latitude": random.uniform(35, 37.7, 20),
-            "longitude": random.uniform(-100, -97, 20),
-        }
-    )
+    at, many = random.integers(0, sites, 2 * sites), 2 * sites
+    power, fuels = random.integers(1, 5, many) * 1e8, random.choice(FUELS, many)
+    names = {"state": random.choice(["Kansas", "Oklahoma"], many), "authority": random.choice(["SWPP", "ERCO"], many)}
+    plants = zip(at + 100, latitude[at], longitude[at], fuels, power, power / 2, strict=True)
     ends = random.integers(0, 20, (40, 2))
-    ends = ends[ends[:, 0] != ends[:, 1]]
-    lines = pd.DataFrame(ends, columns=["from_sub", "to_sub"]).assign(
-        kv=random.choice([230, 345, 500], len(ends)),
-        circuits=random.integers(1, 3, len(ends)),
-        power_w=random.integers(0, 9, len(ends)) * 1e8,
-        length_m=random.integers(1, 300, len(ends)) * KM,
-        type="AC",
-    )
-    loads = pd.DataFrame(
-        {"latitude": random.uniform(35, 37.7, 30), "longitude": random.uniform(-100, -97, 30), "load_w": 1e8}
-    )
-    return PowerGrid("small", plants, lines, subs, loads)
+    lines = [(a, b, random.integers(0, 9) * 1e8) for a, b in ends if a != b]
+    places = [(random.uniform(35, 37.7), random.uniform(-100, -97)) for _ in range(50)]
+    substations = [(i, *place) for i, place in enumerate(places[:20])]
+    loads = [(*place, 1e8) for place in places[20:]]
+    return small_grid(plants, lines, loads, substations, name=[f"S{i}" for i in at], **names)
 
 
 @pytest.fixture(scope="module")

@@ -1,25 +1,25 @@
 """Parts of a user's own: what the catalog has, which rows a new one needs, and faults in the user's files."""
 
 import csv
+import io
 import itertools
 import os
 import subprocess
 import sys
-from dataclasses import fields
+from contextlib import redirect_stderr, redirect_stdout
 
 import pandas as pd
 import pytest
 
 from railcore import catalog, datacenter, planner
+from railcore.__main__ import main
 from railcore.catalog import files, lists, tables, template, units
 from railcore.deploy import cabling, server
 from railcore.network import price_books, reliability
 from railcore.photonics import control_plane
-from railcore.planner.planning import plan
 from railcore.strategies.parts import search
 from railcore.training import machine, transformer
 from railcore.training.prediction_error import expected_error
-from railcore.training.runtime import Runtime
 from railcore.training.software import newest_runtime
 from railcore.transport import delay, transports
 from suite.flops2024 import scale_out
@@ -97,14 +97,13 @@ def own(monkeypatch, tmp_path):
     return write
 
 
-def railcore(*words, catalog_folder=None, before="", program="railcore"):
-    """Run `python -m railcore`; gives exit status, stdout and stderr."""
-    code = f"import sys\n{before}\nfrom {program}.__main__ import main\nsys.exit(main({list(words)!r}))"
-    environment = {"PYTHONPATH": str(files.ROOT), "PATH": ""}
-    if catalog_folder:
-        environment["RAILCORE_CATALOG"] = str(catalog_folder)
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    return run.returncode, run.stdout, run.stderr
+def railcore(*words, catalog_folder=""):
+    """Run a command of railcore; gives exit status, stdout and stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setenv("RAILCORE_CATALOG", str(catalog_folder))
+        status = main([*words])
+    return status, out.getvalue(), err.getvalue()
 
 
 def filled(family, rows, like=None):
@@ -130,11 +129,6 @@ PARTS = {
     family: filled(family, template.template(family, NEW, NEW if family == "platforms" else "")[family])
     for family in LIKE
 }
-
-
-def test_declared_rows_of_runtimes_are_their_fields():
-    fields_ = {each.name for each in fields(Runtime)} - {"name"}
-    assert {need.parameter for need in catalog.row_needs("runtimes")} == fields_ | {"since", "maker"}
 
 
 def test_declared_rows_are_of_families_and_fit_the_rows_that_we_have():
@@ -253,17 +247,6 @@ def test_template_prints_each_file_with_units_and_the_shares_of_another_gpu_as_a
     assert shares["processors"]["value"] == ""  # the maker prints it
 
 
-def test_template_takes_the_shares_of_the_gpu_that_is_named():
-    shares = {row["parameter"]: row for row in template.template("gpus", "B400", like="H200")["efficiencies"]}
-    assert shares["memory_fraction"]["value"] == "0.865"
-    assert "H200" in shares["memory_fraction"]["source"]
-    assert shares["matmul_fraction_bf16"]["low"] == "0.511"
-    a100 = template.template("gpus", "B400", like="A100")["efficiencies"]
-    assert next(row for row in a100 if row["parameter"] == "matmul_fraction_fp8")["value"] == ""  # it has none
-    with pytest.raises(catalog.UnknownName, match="'H200'"):
-        template.template("gpus", "B400", like="H2O")
-
-
 def _clone(own, platform, gpu="X1"):
     """The platform "X box" of a GPU modelled on another platform's, with its datasheet alone filled in; its machine."""
     like = str(catalog.item("platforms", platform)["gpu"])
@@ -281,7 +264,7 @@ def _rounded(value):
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
-_CLONED = ("DGX A100", "DGX H100", "GB200 NVL72", "DGX B200", "GB300 NVL72", "MI300X full mesh", "MI355X full mesh")
+_CLONED = ("DGX A100", "GB200 NVL72", "MI300X full mesh")
 
 
 @pytest.mark.parametrize("platform", _CLONED)
@@ -302,14 +285,6 @@ def test_a_clone_equals_its_original_but_for_its_name_and_what_is_known_of_it(pl
     job = ("Llama-3 8B", 144, 144, newest_runtime("X box"))
     tables = [search(job[0], name, *job[1:], top=5).best for name in ("X box", platform)]
     pd.testing.assert_frame_equal(*tables)
-
-
-def test_a_clone_has_the_plan_of_its_original(own):
-    _clone(own, "DGX B200")
-    spec = {"job": {"model": "Llama-3 8B", "tokens": 1e12, "batch": 128}}
-    plans = [plan({**spec, "cluster": {"platform": name, "gpus": 64}}) for name in ("X box", "DGX B200")]
-    pd.testing.assert_frame_equal(plans[0].candidates, plans[1].candidates)
-    assert ["published runs of other GPUs differ by" in str(each) for each in plans] == [True, False]
 
 
 def test_the_template_has_every_row_that_a_gpu_of_ours_has():
@@ -426,10 +401,11 @@ def test_list_of_no_family_lists_them_and_an_unknown_one_is_refused():
 
 def test_list_needs_no_notebooks_installed():
     absent = "papermill nbformat nbclient nbconvert IPython jupyterlab ipywidgets matplotlib dask pandas".split()
-    before = f"sys.modules.update(dict.fromkeys({absent}))"
-    for words in (["list", "gpus"], ["catalog", "template", "gpus", "B400"]):
-        status, out, err = railcore(*words, before=before)
-        assert status == 0 and "bf16" in out, err
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); from railcore.__main__ import main\n"
+    code += "main(['list', 'gpus']), main(['catalog', 'template', 'gpus', 'B400'])"
+    environment = {"PYTHONPATH": str(files.ROOT), "PATH": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.count("bf16") > 2, done.stderr
 
 
 # --- faults in a user's files
@@ -535,20 +511,6 @@ def test_a_file_that_nothing_reads_is_refused(own, tmp_path, name, complaint):
             ask()
     status, _, err = railcore("list", "gpus", catalog_folder=tmp_path)
     assert status == 2 and err.startswith("railcore: ")
-
-
-def test_other_files_may_lie_in_the_folder(own, tmp_path):
-    own({})
-    for name in ("README.md", "quote of March.pdf", ".~lock.prices.csv#", "._prices.csv"):
-        (tmp_path / name).write_text("a note")
-    assert "H100" in catalog.names("gpus")
-
-
-def test_make_figures_refuses_faults_before_anything_runs(own, tmp_path):
-    own("models.csv", f"{HEAD}\nX,layers,many,,,layers,datasheet,q,,\n".encode())
-    status, out, err = railcore("figures", "01_network_cost", catalog_folder=tmp_path, program="suite")
-    assert (status, out) == (2, "")
-    assert "models.csv line 2, X layers: column 'value': 'many' is no finite number" in err
 
 
 def test_a_file_that_was_edited_is_read_again(monkeypatch, tmp_path):

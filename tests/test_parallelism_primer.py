@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from collisions import text_collisions
 
-from railcore.training.parallelism import Strategy
+from railcore.training.parallelism import DIMENSIONS, Strategy
 from suite import legible
 from suite.charts import rank_timelines
 from suite.drawing import neural
@@ -36,14 +36,14 @@ def three_d():
 def test_all_claims_of_the_primer_hold_but_one(three_d):
     runs = (primer.chain_run((3, 3, 3, 1), SEED), primer.layers_run(3, SEED), primer.tensor_run(SEED), three_d)
     idle = comparison.emulated_idle_shares(range(2, 5), range(1, 5))
-    found = primer_claims.primer_claims(*runs, idle, primer.all_reduce_identity(range(2, 6)))
+    values = primer_claims.primer_claims(*runs, idle, primer.all_reduce_identity(range(2, 6)))
     listed = {claim_id for claim_id, claim in claims.claims().items() if claim.notebook == "17_parallelism_primer"}
-    assert set(found.values) == listed
-    for claim_id, value in found.values.items():
+    assert set(values.values) == listed
+    for claim_id, value in values.values.items():
         claim = claims.claim(claim_id)
         verdict = claims.verdict(value, claim.paper_value, claim.relation, claim.tolerance)
         assert verdict == ("differs" if claim_id in WRONG else "reproduced"), claim_id
-    assert set(found.reasons) >= WRONG
+    assert set(values.reasons) >= WRONG
 
 
 def test_an_idle_share_that_does_not_fall_breaks_the_rule():
@@ -64,13 +64,13 @@ def test_numbers_in_the_diagrams_follow_by_hand():
     cells, names = primer.chain_cells(run, "forward", primer.node_names(run)), primer.node_names(run)
     assert list(dict.fromkeys(cells["gpu"])) == names
     before = run.inputs[:, 0]
-    for _, own in table.groupby("layer"):
-        assert np.allclose(own["z"], [np.dot(weights, before) for weights in own["weights"]])
-        assert np.allclose(own["y"], np.maximum(own["z"], 0))
-        for row in own.itertuples():
+    for _, part in table.groupby("layer"):
+        assert np.allclose(part["z"], [np.dot(weights, before) for weights in part["weights"]])
+        assert np.allclose(part["y"], np.maximum(part["z"], 0))
+        for row in part.itertuples():
             assert np.allclose(row.gradient, row.delta * before)
             assert np.allclose(row.updated, row.weights - 0.1 * row.gradient)
-        before = own["y"].to_numpy()
+        before = part["y"].to_numpy()
 
 
 def test_gradients_are_summed_where_the_same_weights_are():
@@ -94,7 +94,7 @@ def test_gpus_that_compute_at_once_are_those_of_the_pass():
 
 def test_every_possible_strategy_trains_alike_and_has_its_bytes_in_the_table():
     network, samples = FeedForward([8, 8, 8, 8], "linear"), 16
-    ways = comparison.possible_strategies(network, 8, samples, 2)
+    ways = comparison.possible_strategies(network, 8, samples, 2, DIMENSIONS)
     shapes = {(way.tensor, way.pipeline, way.data) for way in ways.values()}
     assert shapes == {(t, p, 8 // (t * p)) for t in (1, 2, 4, 8) for p in (1, 2) if t * p <= 8}
     for way in ways.values():
@@ -107,9 +107,9 @@ def test_every_possible_strategy_trains_alike_and_has_its_bytes_in_the_table():
 
 def test_a_split_that_fits_no_strategy_is_refused_with_what_would_fit():
     with pytest.raises(ValueError, match="give 35 samples, or fewer GPUs"):
-        comparison.possible_strategies(FeedForward([4, 4]), 7, 16, 5)
+        comparison.possible_strategies(FeedForward([4, 4]), 7, 16, 5, DIMENSIONS)
     with pytest.raises(ValueError, match="60 or 75"):
-        comparison.sized_strategy(64, 5, data=3)
+        comparison.sized_strategy(64, 5, 1, 1, 3, DIMENSIONS)
     with pytest.raises(ValueError, match="give those of 4 layers"):
         primer.chain_run((3, 3, 1))
 
@@ -124,7 +124,7 @@ def test_the_gather_ends_with_everything_everywhere():
     four = comparison.emulated_run(FeedForward([4, 4]), Strategy(tensor=4), 1, 4, learning_rate=None)
     slots, _ = primer.gather_states(four)
     held = slots[slots["text"] != ""].groupby(["stage", "gpu"], sort=False).size().groupby("stage", sort=False).unique()
-    assert [each.tolist() for each in held] == [[1], [2], [3], [4], [4]]
+    assert [array.tolist() for array in held] == [[1], [2], [3], [4], [4]]
 
 
 def test_steps_of_the_forward_pass_are_those_of_the_document(three_d):
@@ -225,7 +225,7 @@ def test_charts_draw_every_box_and_bar(three_d):
     events = primer.step_events(line, ["backward", "after"])
     figure = rank_timelines.rank_gantt(events, primer.three_d_names(three_d), note=primer.LAYER_NOTE)
     assert figure.legends[0].get_title().get_text() == "number in a box: layer"
-    assert sum(len(each.get_paths()) for each in figure.axes[0].collections) == len(events)
+    assert sum(len(collection.get_paths()) for collection in figure.axes[0].collections) == len(events)
     ways = {"one": Strategy(), "two": Strategy(data=2)}
     table = comparison.strategy_traffic(FeedForward([4, 4]), ways, 4, 1)
     bars = rank_timelines.strategy_bytes(table)

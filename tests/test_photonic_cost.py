@@ -29,8 +29,8 @@ def fig7(**options):
 @given(st.integers(1, 20_000), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2]))
 def test_ports_in_use_cost_the_same_for_each_gpu(gpus, nic_ports, fibres):
     parts = circuit_parts(gpus, 8, 1, nic_ports, fibres_per_port=fibres, transceivers_per_gpu=1)
-    each = nic_ports * fibres * PRICES.circuit + PRICES.transceiver
-    assert float(bill_total(parts.bill(False), PRICES)) == pytest.approx(gpus * each)
+    port_usd = nic_ports * fibres * PRICES.circuit + PRICES.transceiver
+    assert float(bill_total(parts.bill(False), PRICES)) == pytest.approx(gpus * port_usd)
 
 
 @given(st.integers(8, 4000), st.integers(1, 72), st.sampled_from([128, 576, 1008]))
@@ -55,13 +55,13 @@ def test_savings_are_those_of_the_totals():
         parts = rail_parts(gpus, domain, 64, **shape)
         assert rows["cost_usd"].to_numpy() == pytest.approx(bill_total(parts.bill(), PRICES).ravel())
         assert rows["power_w"].to_numpy() == pytest.approx(bill_total(parts.bill(), POWERS).ravel())
-        own = table[table["network"] == "photonic rails"]
+        photonic = table[table["network"] == "photonic rails"]
         for what, column in (("cost", "cost_usd"), ("power", "power_w")):
-            saved = 1 - own[column].to_numpy() / rows[column].to_numpy()
+            saved = 1 - photonic[column].to_numpy() / rows[column].to_numpy()
             assert rows[f"{what}_saved"].to_numpy() == pytest.approx(saved, nan_ok=True)
             assert rows[f"{what}_ratio"].to_numpy() == pytest.approx(1 / (1 - saved), nan_ok=True)
-    own = table[table["network"] == "photonic rails"].set_index(["gpus", "hb_domain_size"])["cost_usd"]
-    assert own.isna().to_dict() == {(640, 8): False, (640, 72): False, (4608, 8): True, (4608, 72): False}
+    photonic = table[table["network"] == "photonic rails"].set_index(["gpus", "hb_domain_size"])["cost_usd"]
+    assert photonic.isna().to_dict() == {(640, 8): False, (640, 72): False, (4608, 8): True, (4608, 72): False}
 
 
 def test_warnings_and_books_are_carried():
@@ -128,8 +128,8 @@ def test_plans_of_switches_that_are_no_longer_than_their_rails():
 
 def test_plans_have_the_switches_that_the_source_cites():
     table = photonic_cost.circuit_switch_plans(["Piezo (Polatis)", "Robotic (Telescent)"], 64, 8, 64, PRICES, POWERS)
-    own = table.drop_duplicates("circuit_switch").set_index("circuit_switch")["ports"]
-    assert own.to_dict() == {"Piezo (Polatis)": 576, "Piezo (Polatis), as cited": 384, "Robotic (Telescent)": 1008}
+    ports = table.drop_duplicates("circuit_switch").set_index("circuit_switch")["ports"]
+    assert ports.to_dict() == {"Piezo (Polatis)": 576, "Piezo (Polatis), as cited": 384, "Robotic (Telescent)": 1008}
 
 
 @pytest.mark.parametrize(("nic_ports", "fibres", "less"), [(2, 1, True), (1, 2, True), (1, 8, False), (2, 4, False)])
@@ -166,8 +166,8 @@ def test_counts_of_rail_optimized():
     real = table.loc[("rail-optimized", "switches of 64 ports"), "ports_per_gpu"]
     assert real.tolist() == [3, 3, 5, 5]  # two tiers reach 2,048 GPUs
     assert set(table.loc["rail-only", "ports_per_gpu"]) == {3}  # rails of 128 to 1,024 in two tiers
-    own = table.loc["photonic rails"]
-    assert set(own["ports_per_gpu"]) == {2} and set(own["transceivers_per_gpu"]) == {1}
+    photonic = table.loc["photonic rails"]
+    assert set(photonic["ports_per_gpu"]) == {2} and set(photonic["transceivers_per_gpu"]) == {1}
 
 
 def test_only_the_rounding_meets_both_printed_savings_at_the_public_prices():
@@ -177,7 +177,7 @@ def test_only_the_rounding_meets_both_printed_savings_at_the_public_prices():
         values = {f"photonic2025.fig7.{what}_saving_max": row[f"{what}_saved"] for what in ("cost", "power")}
         met[count] = [verdict == "reproduced" for verdict in claim_verdicts(values).values()]
     assert met.pop(fabric_cost.ROUNDED) == [True, True]
-    assert all(found == [False, False] for found in met.values()) and len(met) == 3
+    assert all(met_here == [False, False] for met_here in met.values()) and len(met) == 3
 
 
 def test_solved_prices_give_the_savings():

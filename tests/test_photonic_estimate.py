@@ -12,7 +12,7 @@ from railcore.photonics.circuit_changes import RINGS, Rings, rail_ring
 from railcore.photonics.circuit_search import best_on_circuits, technology_overheads
 from railcore.photonics.estimate import STEP_SOFTWARE, estimate_errors, estimates_of_runs, overhead_estimate
 from railcore.photonics.simulation import RAIL, ElectricalRails, simulate
-from railcore.photonics.stage_program import StepOptions, fsdp_options
+from railcore.photonics.stage_program import StepOptions
 from railcore.photonics.workload import training_step
 from railcore.strategies.space import strategy_blocks
 from railcore.training.iteration import iteration_times
@@ -96,14 +96,6 @@ def test_kept_weights_change_four_times_a_stage(p, m):
     assert estimated("FSDP, weights kept", d, m, pipeline=p, data=4).changes_s / d == pytest.approx(
         4 * p - 2 * (m == 1)
     )
-
-
-@pytest.mark.parametrize("p", [2, 4, 8])
-def test_each_micro_batch_adds_changes_where_weights_are_freed(p):
-    """An inner stage changes before and after the AllGathers of each pass, the two ends of a pipeline half as often."""
-    d = 100.0
-    few, many = (estimated("FSDP, resharded", d, m, pipeline=p, data=4).changes_s / d for m in (8, 16))
-    assert many - few == pytest.approx(8 * (2 if p == 2 else 4), rel=1e-2)
 
 
 @pytest.mark.parametrize("software", STEP_SOFTWARE)
@@ -203,28 +195,6 @@ def test_rings_with_equal_domains_have_the_same_circuits(t, c, d, e, size):
     assert Rings.of(groups, size).kinds == len(set(found.values()))
 
 
-def test_columns_and_delays_broadcast():
-    columns = {
-        name: np.array([value, value]) for name, value in strategy_of("ZeRO-1", pipeline=4, data=4).columns(16).items()
-    }
-    columns["pipeline"] = np.array([2, 4])
-    delays = np.array([[0.0], [1e-3], [1e-2]])
-    found = overhead_estimate(TINY, MACHINE, columns, delays)
-    assert found.overhead.shape == (3, 2)
-    one = estimated("ZeRO-1", 1e-2, 4, pipeline=2, data=4)
-    assert found.iteration_s[2, 0] == pytest.approx(float(one.iteration_s), rel=1e-12)
-
-
-def test_options_of_the_software_count():
-    """Without the short AllReduces of the pipeline its change goes, and so does the one into the next step."""
-    strategy = strategy_of("FSDP, weights kept", pipeline=4, data=4)
-    both, one = (
-        overhead_estimate(TINY, MACHINE, strategy, 1.0, options=fsdp_options(**changes), global_batch=32).changes_s
-        for changes in ({}, {"sync_groups": ("replica",)})
-    )
-    assert both - one == pytest.approx(2, abs=0.01)
-
-
 @pytest.mark.parametrize("provisioning", [False, True])
 @pytest.mark.parametrize(("model", "sharding"), [(TINY, "weights"), (MIXED, "optimizer")])
 def test_the_best_strategy_on_circuits_is_the_best_of_all(model, sharding, provisioning):
@@ -280,11 +250,3 @@ def test_errors_of_the_estimate(runs):
     assert chunks["low"].min() > 0.35 and chunks["high"].max() < 2.1
     some = table[(table["rails"] == "plain") & (table["overhead"] >= 0.01) & ~table["software"].isin(bounds)]
     assert ((some["estimated"] / some["overhead"]).between(0.9, 1.25)).mean() > 0.95
-
-
-def test_error_table_counts():
-    row = {"rails": "plain", "software": "x", "electrical_s": 2.0, "estimated_electrical_s": 2.1}
-    table = pd.DataFrame([row | {"overhead": 0.1, "estimated": 0.2}, row | {"overhead": 0.001, "estimated": 0.0}])
-    found = estimate_errors(table).iloc[0]
-    assert found[["runs", "low", "high"]].tolist() == [2, 2.0, 2.0]
-    assert found["time_error"] == pytest.approx(0.05) and found["largest_error"] == pytest.approx(0.1)

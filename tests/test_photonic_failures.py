@@ -1,7 +1,6 @@
 """Failed ports and circuit switches: limiting cases and invariants."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from timelines import check
@@ -56,8 +55,6 @@ def test_nothing_lost_changes_nothing():
     assert slower_nic(DETAILED, 0, 1.0).ring_bytes == DETAILED.ring_bytes
     with pytest.raises(ValueError, match="no rail"):
         moved_rings(DETAILED, range(8))
-    with pytest.raises(ValueError, match="lost has 99"):
-        moved_rings(DETAILED, [99])
 
 
 @pytest.mark.parametrize("network", [ElectricalRails(), PhotonicCircuits(0.01), StaticPartition(ports=4)])
@@ -91,7 +88,7 @@ def test_failures_slow_a_job_and_more_ports_less_and_are_those_of_its_parts():
     times = table.set_index(["way", "ports", "failure"])["slowdown"]
     assert times["electrical rails", 4, "port"] < times["electrical rails", 2, "port"]
     assert times["circuits change", 4, "port"] < times["circuits change", 2, "port"]
-    for way, ports in {each[:2] for each in times.index}:
+    for way, ports in {failure[:2] for failure in times.index}:
         assert times[way, ports, "switch of a rail"] > 1
         assert times[way, ports, "none"] == 1
     broken = table["failure"] != "none"
@@ -104,13 +101,6 @@ def test_failures_slow_a_job_and_more_ports_less_and_are_those_of_its_parts():
         assert events["circuits change", ports, "switch of a rail"] == here["circuit switch"]
         assert events["circuits change", ports, "port"] == here[["host link", "host transceiver"]].sum()
         assert events["electrical rails", ports, "port"] > events["circuits change", ports, "port"]  # light passes
-
-
-def test_failures_of_one_replica_are_refused():
-    machine = MACHINE.changed(hb_domain_size=4)
-    small = training_step("Llama-3 8B", machine, replace(STRATEGY, data=4), 8, fsdp_options(), one_replica=True)
-    with pytest.raises(ValueError, match="one_replica=False"):
-        failure_slowdowns(small, PhotonicCircuits(0.01))
 
 
 def test_circuits_that_take_for_ever_are_refused():

@@ -47,8 +47,6 @@ def test_tiny_messages_on_the_frontend_leave_changes_between_parallelisms_only()
     assert pairs == {("AG", "PP"), ("PP", "AG"), ("PP", "RS"), ("RS", "PP")}
     assert set(left["iteration"].value_counts()) == {6}
     assert document.windows_on_circuits(1e12).empty
-    with pytest.raises(ValueError, match="frontend_bytes is -1"):
-        document.windows_on_circuits(-1)
     every = trace.measured_windows()
     between = every.merge(left, on=["iteration", "window"], suffixes=("", "_left"))
     assert between["duration_s_left"].to_numpy() == pytest.approx(between["duration_s"].to_numpy(), abs=1e-6)
@@ -99,8 +97,6 @@ def test_emulation_has_a_run_without_control_plane_and_gives_slopes():
         line = np.polynomial.Polynomial.fit(mine.index, mine["iteration_s"], 1).convert()
         assert row["changes"] == pytest.approx(line.coef[1])
         assert row["control_plane"] == pytest.approx(mine["iteration_s"][0.0] / row["without_s"] - 1)
-    with pytest.raises(ValueError, match="gpus is 32: give one of 16, 64"):
-        document.emulated_runs(32)
 
 
 @pytest.mark.parametrize("work", [ONE, WHOLE])
@@ -146,8 +142,6 @@ def test_lanes_hold_traffic_inside_circuits(provisioning):
             assert (ordered["start_s"].to_numpy()[1:] >= ordered["end_s"].to_numpy()[:-1] - 1e-9).all()
     if not provisioning:
         assert (lanes.loc[lanes["lane"] == "change", "start_s"] >= 0).all()
-    with pytest.raises(ValueError, match="ranks has 99, which is not simulated"):
-        policies.rank_lanes(run, [99])
 
 
 def test_a_change_before_it_is_asked_for_is_marked_where_circuits_are_provisioned():

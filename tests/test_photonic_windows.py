@@ -62,8 +62,8 @@ def test_a_static_partition_hands_out_no_port_twice(ports, members):
 def test_neighbours_of_a_rank_by_the_sizes_of_its_groups(tensor, data, pipeline, ring):
     strategy = Strategy(tensor=tensor, data=data, pipeline=pipeline, interleave=2 if ring and pipeline > 1 else 1)
     table = ring_limits.ring_neighbours(strategy, tensor)
-    each = {1: 0, 2: 1}
-    assert (table["tensor"] == each.get(tensor, 2)).all() and (table["data"] == each.get(data, 2)).all()
+    other = {1: 0, 2: 1}
+    assert (table["tensor"] == other.get(tensor, 2)).all() and (table["data"] == other.get(data, 2)).all()
     chain = {1: [0], 2: [1]}.get(pipeline, [2] if ring else [1, 2])
     assert sorted(table["pipeline"].unique()) == chain
     assert (table["neighbours"] == table[["tensor", "context", "data", "pipeline"]].sum(axis=1)).all()
@@ -144,12 +144,12 @@ def test_one_solved_bandwidth_gives_the_other_lengths(timeline, solved):
 
 def test_phases_and_windows_of_a_rail_do_not_overlap(timeline):
     phases = windows.rail_phases(timeline)
-    found = windows.rail_windows(timeline)
+    computed = windows.rail_windows(timeline)
     assert (phases["kind"] != phases["kind"].shift()).all()
     assert (phases["start_s"].to_numpy()[1:] >= phases["end_s"].to_numpy()[:-1] - 1e-12).all()
     first = phases[phases["iteration"] == 0]
-    assert first["volume_bytes"].sum() == pytest.approx(found["volume_after_bytes"].sum())
-    assert len(windows.all_rail_windows(timeline)) == 4 * len(found)
+    assert first["volume_bytes"].sum() == pytest.approx(computed["volume_after_bytes"].sum())
+    assert len(windows.all_rail_windows(timeline)) == 4 * len(computed)
 
 
 def test_overlap_of_traffic(timeline, solved):

@@ -29,21 +29,23 @@ def test_the_notebooks_write_the_published_files():
 
 @pytest.mark.parametrize("name", published())
 def test_the_files_are_the_published_ones(name):
-    found = difference(name, (workspace.FIGURES / name).read_bytes(), (MADE / name).read_bytes())
-    assert not found, f"{name} differs in {found}"
+    differences = difference(name, (workspace.FIGURES / name).read_bytes(), (MADE / name).read_bytes())
+    assert not differences, f"{name} differs in {differences}"
 
 
 @pytest.mark.parametrize("name", run.notebook_names())
 def test_the_notebooks_have_the_published_parameters(name):
-    found = publish.parameter_changes(name, run.load_notebook(name))
-    assert not found, f"{name}: {found}; make figures PUBLISH=1 makes them the published ones, git brings the old back"
+    changes = publish.parameter_changes(name, run.load_notebook(name))
+    assert not changes, (
+        f"{name}: {changes}; make figures PUBLISH=1 makes them the published ones, git brings the old back"
+    )
 
 
 def test_the_ledger_is_what_the_notebooks_record():
-    known = {row["id"]: row for row in read_csv(workspace.FIGURES / "reproduction.csv")}
+    recorded = {row["id"]: row for row in read_csv(workspace.FIGURES / "reproduction.csv")}
     made = [row for path in sorted((MADE / "claims").glob("*.csv")) for row in read_csv(path)]
-    assert {row["id"] for row in made} == {key for key, row in known.items() if row["verdict"] != "missing"}
+    assert {row["id"] for row in made} == {key for key, row in recorded.items() if row["verdict"] != "missing"}
     for row in made:
-        stored = known[row["id"]]
+        stored = recorded[row["id"]]
         assert same_value(row["value"], stored["value"]), row["id"]
         assert all(row.get(key, "") == stored.get(key, "") for key in ("reason", "basis")), row["id"]

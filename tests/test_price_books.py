@@ -8,7 +8,6 @@ from railcore import catalog
 from railcore.network import cost, price_books
 from railcore.network.bill import bill_total
 from railcore.network.topology.rails import rail_only
-from suite.railonly2023 import rail_networks
 from suite.railonly2025 import table1
 
 CLUSTER = (4096, 16, 32)
@@ -70,19 +69,6 @@ def test_powers_of_another_link_rate_are_scaled_and_say_so(own_catalog):
     assert prices.label(copper=True) == f"ours, copper of {scaled}"
     assert powers.warnings == ("Powers of street2025 are of 400 Gbps links: they are scaled to 800 Gbps.",)
     assert prices.warnings == ()
-    rows = rail_networks.book_rows(prices, powers)
-    assert rows["port_power"].value == powers.port and rows["port_power"].low == 20
-    assert rows["port_price"].value == prices.port and rows["port_price"].low is None
-    assert {"transceiver_price", "transceiver_power", "electricity_price", "pue"} == set(rows) - {
-        "port_price",
-        "port_power",
-    }
-
-
-def test_powers_of_the_same_name_count(own_catalog):
-    own_catalog("powers", our_powers(400))
-    assert price_books.matching_books("street2025", "ours")[1].port == 600
-    assert price_books.matching_books("street2025")[1] == price_books.power_book("street2025")
 
 
 def test_powers_without_a_link_rate_are_at_that_of_the_prices(own_catalog):
@@ -107,14 +93,6 @@ def test_copper_and_circuits_of_another_book_are_inputs_only_where_they_are_used
     assert costs == (default.dac, default.circuit_port)
     rows = {("prices", price_books.DEFAULT_BOOK, f"{part}_price") for part in ("dac", "circuit_port")}
     assert not rows & set(made) and rows <= set(used)
-
-
-def test_draws_and_exponents_reach_copper_of_another_book():
-    book = price_books.price_book("flops2024")
-    dearer = book.times({"dac": 2}).at_rate(1.6e12 / 8)
-    assert dearer.cable == pytest.approx(2 * book.at_rate(1.6e12 / 8).cable)
-    half = [each.with_exponent(0.5).cable for each in (book, book.times({"dac": 1}))]  # read before, and after
-    assert half == pytest.approx([2**0.5 * price_books.price_book(price_books.DEFAULT_BOOK).dac] * 2)
 
 
 def test_copper_is_scaled_as_the_rest_and_says_so(own_catalog):
@@ -182,8 +160,6 @@ def test_books_for_links_of_another_rate_follow_the_catalogs_rule(own_catalog):
     for table in TABLES_OF_A_CLUSTER[:3]:
         full, half = (table(*books).filter(like="cost_usd").to_numpy() for books in (dear, (prices, powers)))
         assert half == pytest.approx(full / 2**0.8)
-    rows = rail_networks.book_rows(prices, powers)
-    assert rows["port_price"].value == prices.port and rows["port_power"].value == powers.port
 
 
 def test_a_book_that_cannot_be_scaled_is_refused():

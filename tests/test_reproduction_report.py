@@ -11,12 +11,12 @@ LEDGER = read_csv(workspace.FIGURES / "reproduction.csv")
 
 
 def row(claim_id):
-    return next(each for each in LEDGER if each["id"] == claim_id)
+    return next(row for row in LEDGER if row["id"] == claim_id)
 
 
 def test_each_contradiction_is_a_claim_that_does_not_simply_hold():
-    for each in reproduction.contradictions():
-        assert row(each.claim)["verdict"] in ("differs", "close"), each.claim
+    for contradiction in reproduction.contradictions():
+        assert row(contradiction.claim)["verdict"] in ("differs", "close"), contradiction.claim
 
 
 def test_contradictions_are_in_order_of_weight_with_our_numbers():
@@ -70,11 +70,11 @@ def test_the_ledger_is_filtered_and_folded():
     every = reproduction.ledger_table(LEDGER)
     assert len(every) == len(LEDGER) == len(reproduction.ledger_table(LEDGER, document="all", basis="all"))
     some = reproduction.ledger_table(LEDGER, document="flops2024", verdict="differs")
-    assert 0 < len(some) == sum(each["document"] == "flops2024" and each["verdict"] == "differs" for each in LEDGER)
+    assert 0 < len(some) == sum(row["document"] == "flops2024" and row["verdict"] == "differs" for row in LEDGER)
     text = reproduction.folded_ledger(LEDGER, ["differs", "close"]).text
-    documents = {each["document"] for each in LEDGER}
+    documents = {row["document"] for row in LEDGER}
     assert text.count("<details>") == len(documents) == text.count("</details>")
-    assert text.count("| differs |") == sum(each["verdict"] == "differs" for each in LEDGER)
+    assert text.count("| differs |") == sum(row["verdict"] == "differs" for row in LEDGER)
     menus = reproduction.choices(LEDGER)
     assert menus["verdict"][0] == "differs" and all(value in values for value, values in menus.values())
 

@@ -41,19 +41,19 @@ def held(design, switch, summarised):
     plan, fabric = design.plan, design.plan.fabric
     place = design.switches.set_index("switch").loc[switch]
     subnets, summaries = plan.subnets, plan.summaries
-    own = set(subnets.loc[subnets["unit"] == place["unit"], "subnet"]) if place["tier"] == 1 else set()
+    subnets_here = set(subnets.loc[subnets["unit"] == place["unit"], "subnet"]) if place["tier"] == 1 else set()
     if not fabric.spines:
-        return own
+        return subnets_here
     if not summarised:
         return set(subnets["subnet"])
     units, pods = (summaries[summaries["level"] == level] for level in ("unit", "pod"))
     if place["tier"] == 3:
         return set(pods["summary"])
-    found = own | set(units.loc[units["pod"] == place["pod"], "summary"])
-    found |= set(pods.loc[pods["pod"] != place["pod"], "summary"])
+    held = subnets_here | set(units.loc[units["pod"] == place["pod"], "summary"])
+    held |= set(pods.loc[pods["pod"] != place["pod"], "summary"])
     if place["tier"] == 2 and fabric.super_spines:
-        found |= set(pods.loc[pods["pod"] == place["pod"], "summary"])
-    return found
+        held |= set(pods.loc[pods["pod"] == place["pod"], "summary"])
+    return held
 
 
 @given(designs)

@@ -19,13 +19,13 @@ def job(gpus=835_000, datacenters=2):
 
 
 def test_the_job_fills_whole_stages_of_its_racks():
-    found = job()
-    assert found.gpus == 72 * found.racks and found.machine["racks_of"] == "budget"
-    assert found.stages == claims.paper_value("flops2024.model.layers")
-    assert 0 < found.racks - found.stages * found.racks_of_a_stage < found.stages
-    row = found.table().iloc[0]
-    assert row.gpus_at_work == found.stages * found.racks_of_a_stage * 72 <= row.bought_gpus
-    assert found.ring_bytes > 0 and found.chain_bytes > 0 and 0 < found.outside < 1
+    rack_job = job()
+    assert rack_job.gpus == 72 * rack_job.racks and rack_job.machine["racks_of"] == "budget"
+    assert rack_job.stages == claims.paper_value("flops2024.model.layers")
+    assert 0 < rack_job.racks - rack_job.stages * rack_job.racks_of_a_stage < rack_job.stages
+    row = rack_job.table().iloc[0]
+    assert row.gpus_at_work == rack_job.stages * rack_job.racks_of_a_stage * 72 <= row.bought_gpus
+    assert rack_job.ring_bytes > 0 and 0 < rack_job.outside < 1
     assert job(72 * 23_333, 1).outside == 0  # one datacenter sends nothing to others
 
 

@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore import catalog
-from railcore.catalog.units import day, year
 from railcore.training import scaling_laws
 from railcore.training.scaling_laws import SCALING_LAWS, fit_power_law, scaling_law
 
@@ -105,14 +103,6 @@ def test_loss_falls_with_parameters_and_tokens_to_its_limits(name, n, d):
         assert float(found.loss(1e59, 1e59)) == pytest.approx(item["E"])
 
 
-def test_readings_of_approach_2_differ_by_less_than_a_hundredth():
-    table, printed = scaling_law("Hoffmann 2"), scaling_law("Hoffmann 2", "printed")
-    assert float(printed.parameters(GOPHER)) == 63e9 and printed.exponent == 0.49
-    compute = 16.8e21 * 4 * year
-    assert float(printed.parameters(compute)) == pytest.approx(float(table.parameters(compute)), rel=0.01)
-    assert scaling_law("Hoffmann 3").parameters(compute) == scaling_law("Hoffmann 3", "printed").parameters(compute)
-
-
 def test_warnings_say_what_is_extrapolated_and_keep_still_inside():
     found = scaling_law("Hoffmann 2")
     assert found.warnings(1e20) == ()
@@ -125,30 +115,6 @@ def test_warnings_say_what_is_extrapolated_and_keep_still_inside():
     assert table["times_trained"].to_numpy() * 1.6e10 == pytest.approx(table["parameters"].to_numpy())
 
 
-def test_times_for_gives_back_the_sizes_and_the_laws_part_widely():
-    table = scaling_laws.optimal_training_times(SCALING_LAWS, [50e12, 103.8e12], 16.8e21).set_index("law")
-    assert np.allclose(table["parameters"].to_numpy().reshape(-1, 2), [50e12, 103.8e12])
-    assert table.loc["Kaplan", "training_days"].max() < 1 < 30 * 365 < table.loc["Hoffmann 3", "training_days"].max()
-    assert table.loc["Hoffmann 1", "loss"].isna().all()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: scaling_law("Hoffmann 1").loss(1e9, 1e9), "gives no loss"),
-        (lambda: scaling_law("Kaplan").parameters(0), "compute is 0"),
-        (lambda: scaling_law("Kaplan").training_time(1e9, 1e18, 1.5), "utilization is 1.5"),
-        (lambda: scaling_law("Kaplan").parameters_after(-day, 1e18), "time is"),
-        (lambda: replace(scaling_law("Kaplan"), exponent=1.2), "exponent is 1.2"),
-        (lambda: fit_power_law([1, 0], [1, 2]), "x is"),
-        (lambda: scaling_laws.hoffmann_table(4), "approach is 4"),
-    ],
-)
-def test_bad_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 @given(st.floats(1.0, 1e25))
 def test_depth_and_width_solve_both_equations(parameters):
     item, shape = catalog.item("scaling_laws", "Levine"), scaling_laws.depth_and_width(parameters)
@@ -157,13 +123,7 @@ def test_depth_and_width_solve_both_equations(parameters):
     assert float(scaling_laws.parameters_at_depth(shape.layers)) == pytest.approx(parameters, rel=1e-7)
 
 
-def test_depth_and_width_agree_with_lambert_w_and_with_the_rules_own_examples():
-    from scipy.special import lambertw
-
-    sizes, item = np.geomspace(1e4, 1e18, 500), catalog.item("scaling_laws", "Levine")
-    a, b = item["a"], item["b"]
-    layers = lambertw(b * sizes / (6 * math.exp(2 * a))).real / (2 * b)
-    assert np.allclose(scaling_laws.depth_and_width(sizes).layers, layers, rtol=1e-12)
+def test_depth_and_width_have_the_rules_own_example():
     shape = scaling_laws.depth_and_width(1e12)  # Levine et al., section 5.2: 95 layers and a width of 30K
     assert round(float(shape.layers)) == 95 and float(shape.hidden) == pytest.approx(30e3, rel=0.015)
     assert shape.warnings[0].startswith("Levine extrapolated to 1e+12 parameters")

@@ -24,13 +24,8 @@ A100 = machine.catalog_machine("DGX A100").changed(reserved_bytes=0.0)
 FIELDS = {"NIC bandwidth": ["nic_Bps"], "HB bandwidth": ["hb_Bps"], "memory": ["memory_bytes"]}
 FIELDS |= {"memory bandwidth": ["memory_Bps"], "GPU rate": ["linear_rate", "bf16_rate"]}
 SEARCHES = [("Llama-3 405B", "DGX H100", 8192, 2048), ("Llama-3 8B", "DGX H200", 128, 256)]
-SEARCHES += [
-    ("MoE-1.3B", "DGX H100", 64, 512),
-    ("GPT-3", "DGX H100", 512, 1536),
-    ("Llama-3 70B", "DGX H100", 1024, 1024),
-]
+SEARCHES += [("MoE-1.3B", "DGX H100", 64, 512)]
 PLAIN = {"context": 1, "placement": "tensor first"}
-STEPPED_OVER = (1 / 1.125, 1 / 1.25, 1 / 1.5)  # factors on memory that were tried once
 
 
 @functools.cache
@@ -153,40 +148,13 @@ def test_the_window_of_memory_is_what_trying_all_finds(model, gpus, sequences, s
     check_memory(found, n)
 
 
-@pytest.mark.parametrize("case", SEARCHES[:3], ids=str)
+@pytest.mark.parametrize("case", SEARCHES, ids=str)
 def test_the_window_of_memory_of_models_is_what_trying_finds(case):
     for n in (1, 3):
         check_memory(found_of(case), n)
 
 
-def test_the_readmes_window_of_memory_lies_between_the_factors_once_tried():
-    sizes = {"layers": 64, "hidden": 6144, "heads": 48, "kv_heads": 8, "ffn_hidden": 16384, "ffn_matrices": 3}
-    experts = {"experts": 64, "top_k": 6, "expert_hidden": 2048, "dense_layers": 2}
-    tokens = {"vocabulary": 151936, "sequence_length": 4096, "tied_embeddings": False, "biases": False}
-    found = search(Transformer("ours", **sizes, **experts, **tokens), "DGX H200", 2048, 2048, **PLAIN)
-    assert check_memory(found, 2)
-    assert not any(wins(found, 2, ["memory_bytes"], factor) for factor in STEPPED_OVER)
-    best, other = found.leaders["memory_bytes"][:2] / found.machine.memory_bytes
-    row = row_of(found, 2, "memory")
-    assert (row["until"], row["below"]) == pytest.approx((other, best), rel=1e-15)
-
-
-@pytest.mark.parametrize("width", [0.3, 1e-2, 1e-4, 1e-9, 3e-16])
-def test_a_narrow_window_of_memory_has_the_digits_it_needs(width):
-    M = 80e9
-    for best in (0.912345678901 * M, 0.3 * M, M):
-        other = best * (1 - width)
-        least, most = answers._memory_window(best, other, M)
-        assert least * M >= other and most * M < best
-        assert math.nextafter(least, 0) * M < other and math.nextafter(most, 2) * M >= best
-        low, high = map(float, re.findall(r"\d\.\d+", answers._memory_text(least, most)))
-        assert least <= low <= high <= most
-    assert answers._memory_text(0.9121, 0.9469).startswith("from 0.913 to 0.946 times the memory")
-    assert all(map(math.isnan, answers._memory_window(M / 2, M / 2, M)))
-    assert all(map(math.isnan, answers._memory_window(M / 2, M, M)))
-
-
-@pytest.mark.parametrize("case", SEARCHES[:3], ids=str)
+@pytest.mark.parametrize("case", SEARCHES[1:], ids=str)
 def test_what_lets_the_runner_up_win_does(case):
     """A win within the crossing is narrower than a step; the two bounds that leave steps out hold."""
     found = found_of(case)
@@ -218,26 +186,6 @@ def test_what_lets_the_runner_up_win_does(case):
         assert row["known"] == "to 0.5%; may miss a window under 19%"
 
 
-@pytest.mark.parametrize(("least", "most"), [(0.3, 0.37), (0.26, 0.9), (1.02, 1.3), (2.5, 3.1), (3.0, 9.0)])
-def test_a_window_as_wide_as_a_step_is_found(least, most):
-    """No time rises with the factor, and no factor times a time falls: the lead has any slope from -1 to 1."""
-    asked, middle, half = [], math.log(least * most) / 2, math.log(most / least) / 2
-
-    def times(factor):
-        asked.append(factor)
-        lead = abs(math.log(factor) - middle) - half
-        return math.exp(-lead / 2) / math.sqrt(factor), math.exp(lead / 2) / math.sqrt(factor)
-
-    near, far, exact = (1.0, 4.0, least) if least > 1 else (1.0, 1 / 4, most)
-    at = answers._crossing(times, near, far)
-    assert least <= at <= most and abs(math.log(at / exact)) <= math.log(1.0055)
-    assert len(set(asked)) <= 9 + 5 + 1
-    assert math.isnan(answers._crossing(lambda f: (1.0, 1.0), near, far))
-    asked.clear()
-    assert math.isnan(answers._crossing(lambda f: asked.append(f) or (1.0, 1.0 + 0.1 / f), 1.0, 4.0))
-    assert set(asked) == {1.0, 4.0}
-
-
 @pytest.mark.parametrize(
     ("model", "gpus", "batch", "limits"),
     [(DENSE, 16, 48, {}), (MIXTURE, 16, 32, {}), (DENSE, 8, 24, {"micro_batch": 1})],
@@ -264,21 +212,6 @@ def test_a_batch_is_tried_where_both_can_split_it(model, gpus, batch, limits):
         assert (row["text"] == "not at the batches tried from 1/4 to 4 times the batch") == nothing
         others += not nothing
     assert others or limits
-
-
-def test_many_batches_are_tried_evenly(monkeypatch):
-    found = search(DENSE, A100, 8, 64, micro_batch=1, **PLAIN)
-    every = row_of(found, 2, "batch")
-    monkeypatch.setattr(answers, "_MOST_BATCHES", 5)
-    some = row_of(found, 2, "batch")
-    assert every["known"].startswith("at all ") and re.match(r"at \d other", some["known"])
-
-
-def test_batches_of_different_size_change_together():
-    found = search(DENSE, A100, 16, [16, 48], **PLAIN)
-    batches = found.leaders["global_batch"]
-    n = 1 + int(np.flatnonzero(batches != batches[0])[0]) if len(set(batches.tolist())) > 1 else 2
-    assert row_of(found, n, "batch")["known"].startswith("at all")
 
 
 def test_a_design_that_is_not_there_is_refused():

@@ -47,11 +47,11 @@ def test_a_full_fabric_is_the_clos_of_its_radix(rails_per_switch, tiers):
 def test_a_segment_without_spines_holds_the_ports_of_its_switches(rails_per_switch):
     most = 128 // rails_per_switch * 8
     for homing, port in ((1, 400 * Gbps), (2, 200 * Gbps)):
-        given = {"rails_per_switch": rails_per_switch, "nic_ports": homing, "port_Bps": port}
-        full = smallest_segment_fabric(SegmentDemand(homing * most, SN5600, **given)).fabric
+        nic = {"rails_per_switch": rails_per_switch, "nic_ports": homing, "port_Bps": port}
+        full = smallest_segment_fabric(SegmentDemand(homing * most, SN5600, **nic)).fabric
         assert full.tiers == 1 and full.switches_by_tier == (8 // rails_per_switch * homing,)
         assert full.interfaces_used == ((64, 0),)
-        assert smallest_segment_fabric(SegmentDemand(homing * most + 1, SN5600, **given)).fabric.tiers == 2
+        assert smallest_segment_fabric(SegmentDemand(homing * most + 1, SN5600, **nic)).fabric.tiers == 2
 
 
 demands = st.builds(
@@ -69,15 +69,17 @@ demands = st.builds(
 @given(demands)
 def test_a_sized_fabric_holds_what_is_asked_and_no_link_is_overbooked(demand):
     try:
-        found = smallest_segment_fabric(demand)
+        sizing = smallest_segment_fabric(demand)
     except ValueError:
         return  # three tiers are too few: refusals have tests of their own
-    fabric, allowed = found.fabric, (demand.oversubscription, demand.spine_oversubscription)
-    assert fabric.gpus >= demand.gpus and found.spare_gpus == fabric.gpus - demand.gpus
+    fabric, allowed = sizing.fabric, (demand.oversubscription, demand.spine_oversubscription)
+    assert fabric.gpus >= demand.gpus and sizing.spare_gpus == fabric.gpus - demand.gpus
     assert all(ratio <= most + 1e-9 for ratio, most in zip(fabric.oversubscription, allowed, strict=False))
     assert (fabric.servers - 1) * fabric.segments * fabric.pods < demand.servers, "servers are spread evenly"
-    assert len(found.reasons) == fabric.tiers
-    assert all(reason.startswith(name) for reason, name in zip(found.reasons, ("rail", "spine", "super"), strict=False))
+    assert len(sizing.reasons) == fabric.tiers
+    assert all(
+        reason.startswith(name) for reason, name in zip(sizing.reasons, ("rail", "spine", "super"), strict=False)
+    )
     joined = fabric.tiers > 1 or fabric.rails_per_switch == fabric.rails
     assert joined or demand.rails_apart
     if demand.gpus > 1:
@@ -112,7 +114,7 @@ def every_fabric(demand):
 @pytest.mark.parametrize(("gpus", "rails_per_switch"), [(20, 1), (33, 2)])
 def test_no_fabric_at_all_is_smaller(gpus, rails_per_switch):
     demand = small_demand(gpus, rails_per_switch=rails_per_switch)
-    whole = (each for each in every_fabric(demand) if max(each.oversubscription, default=0) <= 1)
+    whole = (fabric for fabric in every_fabric(demand) if max(fabric.oversubscription, default=0) <= 1)
     assert size(smallest_segment_fabric(demand).fabric) == min(map(size, whole))
 
 
@@ -127,9 +129,9 @@ def test_links_between_switches_take_the_speed_that_saves_a_tier():
 
 @pytest.mark.parametrize("spare", [0, 2, 10])
 def test_interfaces_kept_free_are_free(spare):
-    given = {"nic_ports": 2, "port_Bps": "200 Gbps", "rails_per_switch": 2, "spare_interfaces": spare}
+    nic = {"nic_ports": 2, "port_Bps": "200 Gbps", "rails_per_switch": 2, "spare_interfaces": spare}
     for gpus in (512, 4096):
-        fabric = smallest_segment_fabric(SegmentDemand(gpus, SN5600, **given)).fabric
+        fabric = smallest_segment_fabric(SegmentDemand(gpus, SN5600, **nic)).fabric
         assert sum(fabric.interfaces_used[0]) <= 64 - spare
     plan = AddressPlan(fabric, bundling="mlag", peer_links=max(spare, 1)) if spare else None
     assert plan is None or (plan.trunks["kind"] == "peer").any(), "a pair has its peer links there"

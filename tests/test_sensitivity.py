@@ -2,8 +2,6 @@
 
 import math
 
-import pytest
-
 from suite.railonly2023.sensitivity import tornado_table
 
 INPUTS = {"a": 2.0, "b": 3.0, "c": 5.0}
@@ -37,8 +35,3 @@ def test_inputs_of_equal_swing_keep_their_order():
     swings = {"z": 0.1 + 0.2, "y": 0.3, "x": math.nextafter(0.1 + 0.2, 1.0)}  # equal but for the last bit
     table = tornado_table(dict.fromkeys(swings, (0, 1)), lambda name, value: value * swings[name], 0)
     assert list(table.input) == ["z", "y", "x"]
-
-
-def test_an_input_without_both_ends_is_refused():
-    with pytest.raises(ValueError, match="a is from None to 1: give both"):
-        tornado_table({"a": (None, 1)}, linear, 0)

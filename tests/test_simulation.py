@@ -55,7 +55,7 @@ def test_one_replica_has_the_times_of_all(strategy, options):
     twin = {(every.program[op], every.ranks[op]): op for op in range(len(every.program))}
     twins = [twin[one.program[op], one.ranks[op]] for op in range(len(one.program))]
     for name, network in NETWORKS.items():
-        small, large = check(simulate(one, network)), simulate(every, network)
+        small, large = simulate(one, network), simulate(every, network)
         for part, all_of_it in ((small.start_s, large.start_s), (small.end_s, large.end_s)):
             assert np.abs(part - all_of_it[twins]).max() <= 1e-12 * large.total_s, name
 
@@ -64,14 +64,14 @@ def test_a_transfer_takes_its_latency_and_its_busiest_link():
     """An AllGather among two nodes of four: rings on the rails of all, half of the message over each pair."""
     box = H100.changed(hb_domain_size=8)
     strategy = Strategy(tensor=2, data=8, sharding="optimizer")
-    timeline = check(simulate(training_step(DENSE, box, strategy, 8)))
+    timeline = simulate(training_step(DENSE, box, strategy, 8))
     rows = timeline.table[timeline.table["operation"] == "all_gather"]
     took = (rows["end_s"] - rows["start_s"]).to_numpy()
     sent = rows["message_bytes"].to_numpy() * 7 / 8
     assert box.collective_nic_Bps * 4 < box.collective_hb_Bps
     assert took == pytest.approx(box.links.nic_latency_s + sent / 4 / box.collective_nic_Bps)
     slow = box.changed(hb_Bps=box.nic_Bps)
-    rows = check(simulate(training_step(DENSE, slow, strategy, 8))).table.loc[rows.index]
+    rows = simulate(training_step(DENSE, slow, strategy, 8)).table.loc[rows.index]
     took = (rows["end_s"] - rows["start_s"]).to_numpy()
     assert took == pytest.approx(box.links.nic_latency_s + sent / slow.collective_hb_Bps)
 
@@ -85,20 +85,10 @@ def test_steps_of_a_collective(algorithm, steps):
     assert (reduced["end_s"] - reduced["start_s"]).to_numpy() == pytest.approx(2 * steps * box.links.nic_latency_s)
 
 
-def test_tokens_of_experts_travel_around_a_ring_or_straight():
-    box = H100.changed(hb_domain_size=1, nic_latency_s=0.0)
-    workload = training_step(MIXTURE, box, Strategy(data=4, expert=4), 4)
-    for algorithm, share in (("ring", 3 / 2), ("fewest steps", 3 / 4)):
-        table = check(simulate(workload, ElectricalRails(algorithm=algorithm))).table
-        rows = table[table["operation"] == "all_to_all"]
-        wanted = rows["message_bytes"] * share / box.collective_nic_Bps
-        assert (rows["end_s"] - rows["start_s"]).to_numpy() == pytest.approx(wanted.to_numpy())
-
-
 def test_measured_rates_take_the_place_of_the_machines():
     workload = training_step(DENSE, H100, llama_8b(), 4)
     rate = 1e9
-    measured = check(simulate(workload, ElectricalRails(rates_Bps={"all_gather": rate}))).table
+    measured = simulate(workload, ElectricalRails(rates_Bps={"all_gather": rate})).table
     plain = simulate(workload).table
     took, before = ((each["end_s"] - each["start_s"]).to_numpy() for each in (measured, plain))
     gathers = (plain["operation"] == "all_gather").to_numpy()
@@ -116,7 +106,7 @@ def test_a_static_partition_is_an_electrical_network_with_its_share(strategy):
     assert rings == (strategy.data > 1) + (strategy.pipeline > 1)
     for ports in (2 * rings, 2 * rings + 1, 4 * rings):
         share = 2 * (2 if ports == 4 * rings else 1) / ports
-        static = check(simulate(workload, StaticPartition(ports=ports)))
+        static = simulate(workload, StaticPartition(ports=ports))
         thin = H100.changed(nic_Bps=H100.nic_Bps * share)
         electrical = simulate(training_step(DENSE, thin, strategy, batch))
         if rings == 1:
@@ -129,7 +119,7 @@ def test_a_static_partition_names_the_rings_that_do_not_fit():
     strategy = Strategy(data=16, expert=4, pipeline=2)
     workload = training_step(MIXTURE, H100.changed(hb_domain_size=1), strategy, 32)
     assert workload.rail_rings == ("expert", "pipeline", "data", "expert data")
-    check(simulate(workload, StaticPartition(ports=8)))
+    simulate(workload, StaticPartition(ports=8))
     tied = training_step(TIED, H100.changed(hb_domain_size=1), Strategy(pipeline=4), 4)
     assert tied.rail_rings == ("pipeline", "tied embeddings")
 
@@ -150,5 +140,5 @@ def test_a_seed_gives_the_same_bytes_and_another_others():
 def test_iterations_follow_each_other():
     one, three = (simulate(training_step(DENSE, H100, llama_8b(), 4, iterations=n)) for n in (1, 3))
     assert one.iteration_s == one.total_s
-    assert check(three).iteration_s == pytest.approx(one.total_s)
+    assert three.iteration_s == pytest.approx(one.total_s)
     assert list(three.table.groupby("iteration")["start_s"].min()) == pytest.approx([0, one.total_s, 2 * one.total_s])

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.path import Path
 from scipy.sparse import csr_array
+from small_grids import small_grid
 
 from railcore import catalog
 from railcore.network.globe import great_circle_distance, unit_vectors
@@ -17,35 +18,14 @@ from railcore.siting import grid as siting_grid
 from railcore.siting.candidates import candidate_centres, candidates, candidates_by_radius
 from railcore.siting.cities import cities, nearest_city
 from railcore.siting.geometry import within_radius
-from railcore.siting.grid import PowerGrid, load_grid, state_of, state_outlines
-from railcore.siting.supply import (
-    RULES,
-    Supply,
-    available_power_w,
-    eligible,
-    feeds_demand,
-    largest_member,
-    supply_of_groups,
-)
+from railcore.siting.grid import load_grid, state_of, state_outlines
+from railcore.siting.supply import RULES, Supply, available_power_w, eligible, feeds_demand, supply_of_groups
 from suite.flops2024 import counting
 from suite.flops2024.counting import best_by_rule, most_disjoint, siting_sensitivity
 from suite.flops2024.siting_claims import REGIONS
 
-EMBEDDED, HERE = load_grid(), unit_vectors([0.0], [0.0])
+EMBEDDED = load_grid()
 FUELS = catalog.names("fuels")
-
-
-def tiny(plants, lines=(), loads=((40.0, -80.0, 100e6),)):
-    """A grid of (site, latitude, longitude, fuel, power, largest unit) and lines (from, to, power)."""
-    table = pd.DataFrame(plants, columns="sub_id latitude longitude fuel power_w largest_unit_w".split()).assign(
-        name="plant", state="Ohio", interconnect="Eastern", authority="PJM", units=1
-    )
-    subs = table.drop_duplicates("sub_id")[["sub_id", "name", "state", "latitude", "longitude"]]
-    wires = pd.DataFrame([(a, b, 345, 1, p, 1e3, "AC") for a, b, p in lines])
-    wires = wires.reindex(columns=range(7)).set_axis(
-        "from_sub to_sub kv circuits power_w length_m type".split(), axis=1
-    )
-    return PowerGrid("tiny", table, wires, subs, pd.DataFrame(loads, columns=["latitude", "longitude", "load_w"]))
 
 
 def around(made, radius=50e3, latitude=40.0, longitude=-80.0, **options):
@@ -66,15 +46,8 @@ def test_members_are_those_within_the_great_circle(a, b, radius):
     assert np.allclose(np.linalg.norm(unit_vectors(lat_a, lon_a), axis=1), 1)
 
 
-def test_a_point_is_a_member_of_its_own_circle_and_largest_member_is_0_without_members():
-    here = unit_vectors([10.0], [20.0])
-    assert within_radius(here, here, 1.0).toarray() == [[1]]
-    groups = csr_array(np.array([[1.0, 0, 1], [0, 0, 0], [0, 1, 0]]))
-    assert largest_member(groups, np.array([3.0, 5.0, 4.0])).tolist() == [4, 0, 5]
-
-
 def test_supply_of_one_circle_by_hand():
-    made = tiny(
+    made = small_grid(
         [
             (1, 40.0, -80.0, "gas", 1000e6, 400e6),
             (1, 40.0, -80.0, "oil", 200e6, 100e6),
@@ -112,7 +85,7 @@ def test_supply_is_additive_and_lines_cross_by_definition(seed, oil):
     n = 9
     rows = [(i, 40 + rng.random(), -80 + rng.random(), rng.choice(FUELS), *2 * [rng.random() * 1e9]) for i in range(n)]
     wires = [(*rng.choice(n, 2, replace=False), rng.random() * 1e9) for _ in range(14)]
-    made = tiny(rows, wires)
+    made = small_grid(rows, wires)
     split = rng.random(n) < 0.5
     groups = csr_array(np.array([split, ~split, np.ones(n)], float))
     got = supply_of_groups(made, groups, csr_array((3, len(made.loads))), groups, oil)
@@ -177,17 +150,11 @@ def test_most_disjoint_against_all_subsets(sets):
     assert 1 <= bound <= best and not exact
 
 
-def test_no_candidates_no_places_and_empty_ones_share_nothing():
-    assert most_disjoint(csr_array(np.zeros((0, 4)))) == (0, True)
-    assert most_disjoint(csr_array(np.zeros((3, 4)))) == (3, True)
-    assert most_disjoint(csr_array(np.zeros((200, 4)))) == (200, False)
-
-
 def test_coal_has_no_say_in_what_a_candidate_belongs_to():
-    made = tiny([(1, 40.0, -80.0, "gas", 1e9, 1e9), (2, 40.0, -80.0, "coal", 3e9, 1e9)])
+    made = small_grid([(1, 40.0, -80.0, "gas", 1e9, 1e9), (2, 40.0, -80.0, "coal", 3e9, 1e9)])
     made = made.with_plants(made.plants.assign(authority=["PJM", "MISO"]))
     assert around(made).most_of("authority").tolist() == ["PJM"]
-    assert made.name == "tiny, plants of your own"
+    assert made.name == "small, plants of your own"
 
 
 def test_state_of_a_lattice_with_borders_along_it_is_what_another_library_finds():
@@ -252,7 +219,7 @@ def test_regions_of_cities_end_at_100_km():
         lat, lon = (catalog.item("wide_area", place)[axis] for axis in ("latitude_deg", "longitude_deg"))
         at = (lat + np.array([-0.9, -0.899, 0, 0.899, 0.9]), np.full(5, lon), np.full(5, "Ohio", object))
         plants = [(i, lat + step, lon, "gas", 1e9, 1e9) for i, step in enumerate((-0.9, 0, 0.9))]
-        found = candidates(tiny(plants), 50e3, at=at)
+        found = candidates(small_grid(plants), 50e3, at=at)
         assert len(found) == 5 and REGIONS[region](found).tolist() == [False, True, True, True, False]
 
 
@@ -307,13 +274,7 @@ def test_own_grid_from_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda: candidates(EMBEDDED, 200e3), "5 to 150 km"),
-        (lambda: unit_vectors(90.1, 0), "latitude is .*: give degrees from"),
-        (lambda: unit_vectors(0, -180.1), "longitude is .*: give degrees from"),
-        (lambda: tiny([(1, 40, -80, "gaz", 1e9, 1e9)]), "gas"),
-        (lambda: feeds_demand(offer(), 1.0, "instaled"), "did you mean|nearest|installed"),
-        (lambda: eligible(offer(), most_coal=0.0), "most_coal"),
-        (lambda: around(tiny([(1, 40, -80, "gas", 1e9, 1e9)]), coal_basis="money"), "coal_basis"),
+        (lambda: small_grid([(1, 40, -80, "gaz", 1e9, 1e9)]), "gas"),
         (lambda: replace(EMBEDDED, plants=EMBEDDED.plants.drop(columns="fuel")), "lack column 'fuel'"),
         (lambda: replace(EMBEDDED, loads=EMBEDDED.loads.assign(load_w=-1.0)), "load_w below 0"),
         (lambda: replace(EMBEDDED, substations=EMBEDDED.substations.iloc[1:]), "substations lack"),

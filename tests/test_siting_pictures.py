@@ -63,9 +63,9 @@ def places(*rows):
 
 def ways(table):
     rows = [(a.latitude, a.longitude, b.latitude, b.longitude) for a, b in combinations(table.itertuples(), 2)]
-    found = pd.DataFrame(rows, columns=["latitude", "longitude", "latitude_to", "longitude_to"], dtype=float)
-    distance_m = great_circle_distance(*found.to_numpy().T) if len(found) else np.empty(0)
-    return found.assign(distance_m=distance_m, delay_s=distance_m * 8.3e-9)
+    links = pd.DataFrame(rows, columns=["latitude", "longitude", "latitude_to", "longitude_to"], dtype=float)
+    distance_m = great_circle_distance(*links.to_numpy().T) if len(links) else np.empty(0)
+    return links.assign(distance_m=distance_m, delay_s=distance_m * 8.3e-9)
 
 
 def texts(ax):
@@ -234,8 +234,8 @@ def test_pictures_of_the_whole_grid_are_small_enough_and_labels_apart(real):
 
 def test_a_line_breaks_after_a_semicolon_and_never_after_a_number():
     first = "places of 100 km with 2.09 GW by a rule of which the name is rather long"
-    found = maps._lines_of(f"{first}; nodes of 50 km", "", "grid")
-    assert [line.replace("\u00a0", " ") for line in found] == [f"{first};", "nodes of 50 km; grid"]
+    lines = maps._lines_of(f"{first}; nodes of 50 km", "", "grid")
+    assert [line.replace("\u00a0", " ") for line in lines] == [f"{first};", "nodes of 50 km; grid"]
     long = maps._lines_of("word 100 km " * 30)
     assert len(long) > 3 and max(map(len, long)) <= maps._CHARACTERS
     assert not any(line[-1].isdigit() for line in long) and maps._lines_of("", "") == []

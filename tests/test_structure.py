@@ -35,14 +35,15 @@ READINGS = {f"suite.{document}" for document in DOCUMENTS}
 READ_BY = {"railcore", "suite.workspace", "suite.ledger", *(f"suite.{name}" for name in GENERAL), *READINGS}
 MADE_WITH = {
     "railcore.catalog",
-    *(f"suite.{name}" for name in ("explore", "legible", "outputs", "plotting", "workspace")),
+    *(f"suite.{name}" for name in ("colours", "explore", "legible", "outputs", "plotting", "workspace")),
 }
 ALONE = {  # what these may import of the project
     "railcore": {"railcore"},
     **dict.fromkeys(MADE_WITH - {"railcore.catalog"}, MADE_WITH),
-    "suite.plotting": {"railcore.catalog"},
-    "suite.charts": {"railcore.catalog", "railcore.network.globe", "suite.plotting", "suite.charts"},
-    "suite.drawing": {"railcore.catalog", "suite.plotting", "suite.drawing"},
+    "suite.colours": {"railcore.catalog"},
+    "suite.plotting": {"railcore.catalog", "suite.colours"},
+    "suite.charts": {"railcore.catalog", "railcore.network.globe", "suite.colours", "suite.plotting", "suite.charts"},
+    "suite.drawing": {"railcore.catalog", "suite.colours", "suite.plotting", "suite.drawing"},
     "suite.ledger": {"railcore.catalog", "suite.workspace", "suite.ledger"},
     "suite.driver": {"railcore.catalog", "suite.outputs", "suite.workspace", "suite.ledger", "suite.driver"},
     **{f"suite.{name}": {"railcore", f"suite.{name}"} for name in GENERAL},
@@ -283,13 +284,14 @@ def test_a_table_has_what_a_reader_compares(path):
 
 
 def test_colours_stand_in_one_place():
-    """Greys, which mark no thing, may be typed anywhere."""
+    """Those of charts alone are the suite's. Greys, which mark no thing, may be typed anywhere."""
     named = re.compile(r'color="(?:red|green|blue|orange|purple|tab:\w+)"')
-    for path in {*MODULES} - {files.PACKAGE / "catalog" / "colours.py"}:
+    homes = {files.PACKAGE / "catalog" / "colours.py", files.ROOT / "suite" / "colours.py"}
+    for path in {*MODULES} - homes:
         text = path.read_text()
         typed = [bytes.fromhex(digits) for digits in re.findall(r'"#([0-9A-Fa-f]{6})"', text)]
         tinted = [colour.hex() for colour in typed if max(colour) - min(colour) > 8]
-        assert not tinted and not named.search(text), f"{path.name}: give {tinted} its place in catalog/colours.py"
+        assert not tinted and not named.search(text), f"{path.name}: give {tinted} its place in colours.py"
 
 
 def test_a_notebook_links_to_the_index_and_to_its_neighbours():

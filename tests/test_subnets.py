@@ -42,9 +42,9 @@ def test_no_two_subnets_overlap_and_a_summary_covers_its_own_alone(plan):
         assert apart([ip_network(text) for text in rows["summary"]])
         groups = [[ip_network(text) for text in part["subnet"]] for _, part in plan.subnets.groupby(names, sort=False)]
         assert len(rows) == len(groups)
-        for i, (text, own) in enumerate(zip(rows["summary"], groups, strict=True)):
+        for i, (text, members) in enumerate(zip(rows["summary"], groups, strict=True)):
             others = [net for j, group in enumerate(groups) if i != j for net in group]
-            check = summary_check(text, own)
+            check = summary_check(text, members)
             assert check.valid and check.cover == check.summary, check.reason
             assert not any(net.overlaps(check.summary) for net in others)
 
@@ -60,9 +60,9 @@ def test_vlans_and_subnets_are_those_of_the_ports(plan):
     assert len(table) == len(plan.subnets)
     seen = ports[["switch", "vlan", "subnet", "rail", "nic_port", "pod", "segment"]].drop_duplicates()
     for row in seen.itertuples():
-        own = table[row.subnet]
-        assert (own.unit, own.vlan, own.rail) == (unit[row.switch], row.vlan, row.rail)
-        assert (own.pod, own.segment) == (row.pod, row.segment) and own.nic_port in (0, row.nic_port)
+        subnet = table[row.subnet]
+        assert (subnet.unit, subnet.vlan, subnet.rail) == (unit[row.switch], row.vlan, row.rail)
+        assert (subnet.pod, subnet.segment) == (row.pod, row.segment) and subnet.nic_port in (0, row.nic_port)
     assert set(ports["subnet"]) == set(table)
 
 

@@ -52,7 +52,6 @@ MEANT = {  # what is accepted, or answered as the good call is, and why
         [("Transformer", "name"), ("Runtime", "name"), ("Sizing", "price_book"), ("Sizing", "rate_format")], NAME
     ),
     ("template", "name"): NAME,
-    ("best_times", "nics_Bps"): ("empty",),  # the default
     ("megatron_run", "vocabulary"): ("zero", *MORE),  # the line's own counts
     ("readable", "digits"): MORE,  # all that there are
     ("cluster_networks", "gpus"): ("many",),  # a saving may be a loss, and no radix has such domains

@@ -7,14 +7,7 @@ from hypothesis import strategies as st
 from test_transformer_mixtures import SIZES, models
 
 from railcore import catalog
-from railcore.training.transformer import (
-    RECOMPUTE,
-    SHARDING,
-    Transformer,
-    batch_sequences,
-    catalog_model,
-    model_flops_utilization,
-)
+from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, batch_sequences, catalog_model
 from suite.ledger import claims
 
 SMALL = dict(
@@ -131,18 +124,6 @@ def test_activations_scale(model, b, t, c, sequence_parallel, fused):
         assert whole == pytest.approx(t * shared, rel=1e-12)
 
 
-def test_a_mixtures_layers_count_on_average():
-    model, dense = small(**MIXTURE), small()
-    tokens, h = 32, 64
-    copies = 2 * 1.5
-    ours, theirs = (m.layer_activation_bytes(1, 2, 1, True) for m in (model, dense))
-    assert ours["feed-forward"] == theirs["feed-forward"] * (1 + copies) / 2
-    assert ours["dispatched"] == 2 * tokens * h * copies / 2 and theirs["dispatched"] == 0
-    assert all(ours[kind] == theirs[kind] for kind in ("inputs", "dropout", "attention", "scores"))
-    whole = model.layer_activation_bytes(1, 2, 1, True, whole_experts=True)  # take the slices as they are
-    assert whole["dispatched"] == ours["dispatched"] / 2
-
-
 def test_arrays_are_a_loop_of_numbers():
     rng = np.random.default_rng(0)
     b, t, c, e = (rng.choice([1, 2, 4, 8], 40) for _ in range(4))
@@ -207,12 +188,6 @@ def test_the_fullest_stage_has_its_layers_and_an_end(model, t, p, e):
     inner = held.layers(model.layers - mixed, mixed) / p
     assert shared == pytest.approx(inner + (sum(ends) if p == 1 else max(ends)), rel=1e-12)
     assert experts == pytest.approx(mixed / p * held.experts, rel=1e-12)
-
-
-def test_utilization_is_the_share_of_the_peak():
-    assert model_flops_utilization(3e15, 10.0, 3, 1e15) == pytest.approx(0.1)
-    half = model_flops_utilization(3e15, [10.0, 20.0], 3, 1e15)
-    assert half[0] == 2 * half[1]
 
 
 def test_batches_are_sequences_however_they_are_published():

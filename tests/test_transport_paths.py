@@ -16,10 +16,8 @@ from railcore.transport.flows import Flows, all_to_all, incast, permutation
 from railcore.transport.hashing import (
     ecmp_paths,
     entropy_paths,
-    flows_per_link,
     most_loaded_chances,
     most_loaded_links,
-    subflows_needed,
 )
 from railcore.transport.optimum import Framing, optimum_bounds_s, optimum_s, single_flow_s
 
@@ -50,18 +48,17 @@ def reachable(fabric, flows):
     return Flows(flows.source[there], flows.destination[there], flows.size_bytes[there]) if there.any() else None
 
 
+def flows_per_link(fabric, flows, paths):
+    """Flows on each port; a flow over several paths counts for its share on each."""
+    paths = np.reshape(paths, (len(flows), -1))
+    load = np.zeros(fabric.ports)
+    for path in paths.T:
+        ports = fabric.port_table(flows.source, flows.destination, path)
+        load += np.bincount(ports[ports != SKIPPED], minlength=fabric.ports)
+    return load / paths.shape[1]
+
+
 # --- fabrics
-
-
-def test_the_network_of_8192_hosts():
-    fabric = leaf_spine(8192, 64, "800 Gbps")
-    assert (fabric.tiers, fabric.leaves, fabric.paths, fabric.ports) == (2, 128, 64, 4 * 8192)
-    assert fabric.latency_s([0, 0], [1, 8191]) == pytest.approx([2e-6, 4e-6])
-    four = leaf_spine(8192, 64, "200 Gbps", 4, planes=4)
-    assert (four.paths, four.uplinks) == (64, 16)
-    fat = three_tier(8192, 32, LINK, switch_latency_s="0.5 us")
-    assert (fat.tiers, fat.hosts, fat.paths, fat.ports) == (3, 8192, 256, 6 * 8192)
-    assert fat.latency_s([0, 0, 0], [1, 16, 8191]) == pytest.approx([2.5e-6, 5.5e-6, 8.5e-6])
 
 
 @given(fabrics())
@@ -115,21 +112,6 @@ def test_degraded_cables_are_of_both_directions_and_the_draw_is_fixed():
     assert set(np.unique(slow.rates)) == {0, 0.25, 1}
 
 
-def test_a_rail_reaches_its_own_hosts_only_unless_a_layer_joins_them():
-    apart = rail_paths(rail_only(256, 8, 64))
-    assert (apart.hosts, apart.tiers, apart.leaves) == (256, 1, 8)
-    assert apart.port_table([0], [8], [0])[0, 0] == 0
-    joined = rail_paths(rail_optimized(256, 8, 64))
-    assert joined.tables([0], [9])[0].shape == (1, 4)
-    tall = rail_paths(rail_only(1024, 8, 16))  # 128 hosts a rail: leaves of 8 under 8 spines
-    assert (tall.tiers, tall.uplinks, tall.leaves) == (2, 8, 128)
-    assert np.array_equal(np.unique(tall.group), np.arange(8))
-    planes = rail_paths(rail_only(256, 8, 64, planes=2, nic_Bps="800 Gbps"))
-    assert planes.planes == 2 and float(planes.link_Bps) == pytest.approx(400 * Gbps)
-    shared = rail_paths(rail_only(64, 8, 64, rails_per_switch=None))  # one switch, a VLAN for each rail
-    assert len(np.unique(shared.group)) == 8
-
-
 @pytest.mark.parametrize("planes", [1, 2])
 @pytest.mark.parametrize(
     "rails",
@@ -180,14 +162,8 @@ def test_in_a_permutation_every_active_host_sends_and_receives_once(hosts, load,
     assert np.array_equal(permutation(hosts, 1e6, load, seed).destination, flows.destination)
 
 
-def test_every_permutation_without_fixed_points_is_as_likely():
-    drawn = [tuple(permutation(4, 1e6, seed=seed).destination) for seed in range(900)]
-    counts = np.unique(drawn, axis=0, return_counts=True)[1]
-    assert len(counts) == 9 and counts.min() > 60
-
-
 def test_senders_of_an_incast_are_different_and_not_the_receiver():
-    flows = incast(63, 5, "1 MB", 64, "10 us", seed=2)
+    flows = incast(63, 5, "1 MB", 64, 1e-5, seed=2)
     assert sorted([*flows.source, 5]) == list(range(64)) and set(flows.destination) == {5}
     assert flows.start_s.min() >= 0 and 8e-6 < flows.start_s.max() <= 10e-6
     assert np.array_equal(incast(3, 0, 1e6, 64).start_s, np.zeros(3))
@@ -208,33 +184,12 @@ def test_the_hash_is_splitmix64():
     assert ecmp_paths(fabric, permutation(64, 1e6), 1)[:8].tolist() == [7, 3, 6, 7, 1, 6, 4, 0]
 
 
-def test_a_hash_spreads_evenly_and_every_seed_is_a_draw_of_its_own():
-    fabric, flows = leaf_spine(4096, 64, LINK), permutation(4096, 1e6)
-    paths = np.stack([ecmp_paths(fabric, flows, seed) for seed in range(64)])
-    counts = np.bincount(paths.ravel(), minlength=64)
-    assert abs(counts / 4096 - 1).max() < 5 / np.sqrt(4096)
-    assert np.mean(paths[1:] == paths[:-1]) == pytest.approx(1 / 64, abs=1e-3)
-    many = entropy_paths(fabric, flows, 200)
-    assert np.array_equal(many[:, 0], paths[0]) and np.array_equal(many[:, :8], entropy_paths(fabric, flows, 8))
-    assert abs(np.bincount(many.ravel(), minlength=64) / (200 * 64) - 1).max() < 0.05
-
-
 def test_routing_that_has_converged_avoids_dead_links():
     fabric, flows = leaf_spine(512, 16, LINK).degraded(0.2, 1), permutation(512, 1e6)
     there = [flows_per_link(fabric, flows, ecmp_paths(fabric, flows, 4, converged)) for converged in (True, False)]
     dead = fabric.rates == 0
     assert there[0][dead].sum() == 0 and there[1][dead].sum() > 0
     assert np.array_equal(ecmp_paths(fabric, flows, 4, False), ecmp_paths(leaf_spine(512, 16, LINK), flows, 4))
-
-
-@given(fabrics(), st.integers(0, 99))
-def test_flows_are_counted_once_on_every_link_they_pass(fabric, seed):
-    flows = every_pair(fabric)
-    load = flows_per_link(fabric, flows, ecmp_paths(fabric, flows, seed, converged=False))
-    base, _ = fabric.tables(flows.source, flows.destination)
-    assert load.sum() == np.sum(base != SKIPPED)
-    many = flows_per_link(fabric, flows, entropy_paths(fabric, flows, 3, seed, converged=False))
-    assert many.sum() == pytest.approx(load.sum())
 
 
 @pytest.mark.parametrize("entropies", [1, 3])
@@ -259,26 +214,6 @@ def test_chances_of_the_most_loaded_link_are_those_of_many_draws():
     below = np.array([np.mean(drawn <= load) for load in table["load"]])
     assert np.abs(table["chance"] - below).max() < 0.04
     assert table["chance"].is_monotonic_increasing and table["chance"].iloc[-1] > 1 - 1e-5
-
-
-def test_one_flow_loads_every_link_with_one():
-    table = most_loaded_chances(leaf_spine(64, 8, LINK), Flows([0], [63], 1e6))
-    assert table[table["load"] == 1]["chance"].item() == pytest.approx(1)
-    three = three_tier(54, 6, LINK)
-    assert most_loaded_chances(three, permutation(54, 1e6))["load"].iloc[0] <= 1
-
-
-def test_subflows_that_bring_the_most_loaded_link_near_even_spraying():
-    fabric, flows = leaf_spine(256, 16, LINK), permutation(256, 1e6)
-    needed = [subflows_needed(fabric, flows, within) for within in (0.5, 0.2, 0.1)]
-    assert 1 < needed[0] < needed[1] < needed[2]
-    for within, entropies in zip((0.5, 0.2), needed, strict=False):
-        drawn = most_loaded_links(fabric, flows, 60, entropies=entropies)["slowdown"]
-        groups = np.bincount(fabric.leaf[flows.source][fabric.leaf[flows.source] != fabric.leaf[flows.destination]])
-        most_even = max(groups.max(), 16) / 16
-        assert np.median(drawn) == pytest.approx(most_even * (1 + within), rel=0.06)
-    assert subflows_needed(leaf_spine(8, 8, LINK), permutation(8, 1e6)) == 1
-    assert subflows_needed(fabric, flows, 0.2, 0.9) > needed[1]
 
 
 # --- the least time
@@ -323,19 +258,6 @@ def test_the_rate_of_a_pair_is_the_largest_flow_of_its_graph(fabric):
             graph.add_edge(here, there if there == "sink" else (there, "in"))
     found = optimum.pair_planes_Bps(fabric, flows).sum()
     assert found == pytest.approx(nx.maximum_flow_value(graph, "source", "sink") * LINK)
-
-
-@pytest.mark.parametrize(
-    "fabric", [leaf_spine(64, 8, LINK, 4), three_tier(128, 8, LINK, 2)], ids=["2 tiers", "3 tiers"]
-)
-def test_a_pair_has_the_same_rate_both_ways(fabric):
-    """Slow cables at one end only count whichever end sends."""
-    slow = fabric.degraded(0.5, seed=1, rate=0.1)
-    there = permutation(fabric.hosts, 1e6, seed=2)
-    back = Flows(there.destination, there.source, 1e6)
-    ways = [optimum.pair_planes_Bps(slow, flows) for flows in (there, back)]
-    assert ways[0] == pytest.approx(ways[1])
-    assert np.unique(ways[0]).size > 1
 
 
 def test_what_holds_the_last_flow_back():

@@ -48,10 +48,7 @@ def cases(draw):
 
 def runs(fabric, flows, **options):
     """Single path and ideal spraying."""
-    return [
-        fair_sharing(fabric, flows, ecmp_paths(fabric, flows), **options),
-        ideal_spraying(fabric, flows, **options),
-    ]
+    return [fair_sharing(fabric, flows, ecmp_paths(fabric, flows), **options), ideal_spraying(fabric, flows, **options)]
 
 
 # --- against the textbook and the definition
@@ -109,18 +106,16 @@ def test_an_incast_takes_the_time_of_all_its_bytes_into_one_port():
     assert least <= run.completion_s.max() < 1.01 * least
 
 
-@pytest.mark.parametrize("fabric", [leaf_spine(64, 8, LINK, planes=2), three_tier(54, 6, LINK)])
-def test_ideal_spraying_of_a_permutation_at_full_bisection_is_the_optimum(fabric):
-    flows = permutation(fabric.hosts, 1e6)
-    run = ideal_spraying(fabric, flows)
-    assert run.slowdown == pytest.approx(1)
-    assert run.completion_s.max() == pytest.approx(optimum_s(fabric, flows))
-
-
-def test_ideal_spraying_of_a_permutation_meets_the_optimum_of_oversubscribed_leaves():
-    fabric = leaf_spine(64, 8, LINK, 4)
-    flows = Flows(np.arange(64), (np.arange(64) + 8) % 64, 1e6)
-    assert ideal_spraying(fabric, flows).completion_s == pytest.approx(optimum_s(fabric, flows))
+@pytest.mark.parametrize(
+    ("fabric", "flows"),
+    [
+        (leaf_spine(64, 8, LINK, planes=2), permutation(64, 1e6)),
+        (three_tier(54, 6, LINK), permutation(54, 1e6)),
+        (leaf_spine(64, 8, LINK, 4), Flows(np.arange(64), (np.arange(64) + 8) % 64, 1e6)),  # of oversubscribed leaves
+    ],
+)
+def test_ideal_spraying_of_a_permutation_is_the_optimum(fabric, flows):
+    assert ideal_spraying(fabric, flows).completion_s.max() == pytest.approx(optimum_s(fabric, flows))
 
 
 def test_the_last_flow_of_a_permutation_waits_for_the_most_loaded_link():

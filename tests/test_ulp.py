@@ -64,15 +64,15 @@ def test_nothing_shown_or_written_hangs_on_the_last_bit(run):
     stored, done, folder = run
     for before, after in zip(stored, done, strict=True):
         if "nbval-ignore-output" not in before["metadata"].get("tags", []):
-            found = difference("cell.ipynb", shown(before), shown(after))
-            assert not found, f"{found} of {before['source']}"
+            differences = difference("cell.ipynb", shown(before), shown(after))
+            assert not differences, f"{differences} of {before['source']}"
     made = {path.relative_to(folder).as_posix(): path for path in folder.glob("*/*.*") if path.parent.name != "claims"}
     listed = read_csv(workspace.FIGURES / "MANIFEST.csv")
     assert set(made) == {row["file"] for row in listed if row["notebook"] == folder.name}
     for name, path in made.items():
-        found = difference(name, (workspace.FIGURES / name).read_bytes(), path.read_bytes())
-        assert not found, f"{name} differs in {found}"
-    known = {row["id"]: row for row in read_csv(workspace.FIGURES / "reproduction.csv")}
+        differences = difference(name, (workspace.FIGURES / name).read_bytes(), path.read_bytes())
+        assert not differences, f"{name} differs in {differences}"
+    recorded = {row["id"]: row for row in read_csv(workspace.FIGURES / "reproduction.csv")}
     for row in read_csv(folder / "claims" / f"{folder.name}.csv"):
-        stored_row = known[row["id"]]
+        stored_row = recorded[row["id"]]
         assert same_value(row["value"], stored_row["value"]) and row["reason"] == stored_row["reason"], row["id"]

@@ -10,9 +10,9 @@ from suite.nwktimes2025.ultra_ethernet import FabricEndpoint, UltraEthernetSyste
 
 def endpoint(plane, node, leaf_port):
     name = f"{plane}.{node}"
-    own = {key: f"{key} {name}" for key in ("gpu", "interface", "port", "process", "address_space")}
+    names = {key: f"{key} {name}" for key in ("gpu", "interface", "port", "process", "address_space")}
     return FabricEndpoint(
-        f"FEP {name}", f"FA {name}", node=f"Node {node}", leaf=f"Leaf {plane}", leaf_port=leaf_port, **own
+        f"FEP {name}", f"FA {name}", node=f"Node {node}", leaf=f"Leaf {plane}", leaf_port=leaf_port, **names
     )
 
 

@@ -16,30 +16,18 @@ SIGNED = st.builds(lambda sign, x: sign * x, st.sampled_from([-1, 1]), st.floats
     ("text", "value"),
     [
         ("400 Gbps", 5e10),
-        ("14.4 Tbps", 1.8e12),
-        ("192 GB", 1.92e11),
         ("80 GiB", 80 * 2**30),
-        ("3.35 TB/s", 3.35e12),
-        ("8 bit", 1),
-        ("130 kW", 1.3e5),
-        ("1 kWh", 3.6e6),
         ("0.36 USD/kWh", 1e-7),
         ("37.5 %", 0.375),
-        ("2 h", 7200),
         ("1 year", 365 * 86400),
-        ("5 m", 5),
         ("3.6 kg/kWh", 1e-6),
         ("16 Mt", 1.6e10),
-        ("5 mm", 5e-3),
         ("5 ms", 5e-3),
         ("5 min", 300),
-        ("5 MB", 5e6),
         ("5 Mb", 5e6 / 8),
         ("  1e3Gbps ", 1.25e11),
         ("-2.5 us", -2.5e-6),
-        ("32768 GPUs", 32768),
         ("16M tokens", 1.6e7),
-        ("15 B tokens", 1.5e10),
         ("15T tokens", 1.5e13),
     ],
 )
@@ -84,7 +72,7 @@ def test_numbers_as_a_person_writes_them():
     assert units.show(5e10, "bps") == "400 Gbps"
     assert units.show(0.99999999, "s") == "1 s"  # rounded before the prefix is chosen
     assert units.show(3e8, "USD") == "300 M USD"
-    assert units.show(0.375) == "0.375"
+    assert units.show(0.375) == "0.375" and units.show(math.inf, "bps") == "inf bps"
 
 
 @pytest.mark.parametrize("tie", [6487.5, 0.125, 2.5, 1.0005, 99.95, 999.5, 1e15])
@@ -103,7 +91,8 @@ def test_significant_keeps_twelve_digits():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "400", "Gbps", "O4 Gbps", "1e999 B", "nan s", "inf W", "1 2 GB", "--5 m", None, 5]
+    "text",
+    ["", "400", "Gbps", "O4 Gbps", "1e999 B", "1e308 EB", "1,000 Gbps", "nan s", "inf W", "1 2 GB", "--5 m", None, 5],
 )
 def test_what_is_no_quantity_is_named(text):
     with pytest.raises(ValueError, match="quantity") as error:
@@ -127,20 +116,6 @@ def test_dimensions():
     known = {"400 Gbps": "B/s", "5 GB": "B", "2 years": "s", "3 USD/kWh": "USD/J", "4 %": "1", "7 racks": "1"}
     assert {text: units.dimension_of(text) for text in known} == known
     assert [units.dimension_of(text) for text in ("railonly2025", "5 furlongs", "5", "", None, 5)] == [None] * 6
-
-
-def test_quantity_beyond_the_floats_is_refused():
-    with pytest.raises(ValueError, match="quantity"):
-        units.parse("1e308 EB")
-
-
-def test_infinity_has_no_prefix():
-    assert units.show(math.inf, "bps") == "inf bps"
-
-
-def test_thousands_separator_is_refused_by_its_text():
-    with pytest.raises(ValueError, match="quantity '1,000 Gbps'"):
-        units.parse("1,000 Gbps")
 
 
 def test_a_noun_follows_its_count():

@@ -34,7 +34,7 @@ SIZED, KEPT = specification.document_size(document="flops2024"), catalog_precisi
 TIMES = [{"rate": rate, "recomputed": passes} for rate in ("fp4_sparse_rate", "fp4_dense_rate") for passes in (3, 0, 1)]
 RULE = [{"rule": rule} for rule in dc.OVERLAP_RULES]
 FORMATS = {"weights": (0, 0.5, 1), "gradients": (0.5, 1), "optimizer": (2 * 0.5, 2 * 1)}
-BYTES = [dict(zip(FORMATS, each, strict=True)) for each in product(*FORMATS.values())]
+BYTES = [dict(zip(FORMATS, sizes, strict=True)) for sizes in product(*FORMATS.values())]
 
 
 def defaults(number):
@@ -45,7 +45,7 @@ def defaults(number):
 
 
 def calibration(claim_id):
-    return next(each for each in grounds.calibrations() if claim_id in each.used)
+    return next(row for row in grounds.calibrations() if claim_id in row.used)
 
 
 @cache
@@ -57,15 +57,15 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
     site = specification.document_site(racks, document="flops2024", rate=rate)
     degree = claims.paper_value("flops2024.layout.tensor_parallel")
     models = {key: replace(transformer.catalog_model(name), sequence_length=tokens) for key, name in MODELS.items()}
-    cases, found = {}, {}
+    cases, quantities = {}, {}
     for key, model in models.items():
         one = dc.model_layer(model, replace(KEPT, **kept))
         enough = float(one.layer_state_bytes + one.activation_bytes) / degree * (1 + 1e-9)
         where = replace(site, memory_bytes=enough)
         cases[key] = TrainingCase(model, one.precision, where, {"recomputed": recomputed}, rule)
-        found[key] = specification.model_quantities(cases[key], site.memory_bytes)
+        quantities[key] = specification.model_quantities(cases[key], site.memory_bytes)
         assert cases[key].layout.tensor == degree
-    sections = dict.fromkeys(("model", "memory", "layout"), found["dense"]) | {"moe": found["moe"]}
+    sections = dict.fromkeys(("model", "memory", "layout"), quantities["dense"]) | {"moe": quantities["moe"]}
     times = transport_claims.printed_times_s()
     slower = {
         transport_claims.EXPOSED[key]: transport_claims.share_with_slower_sends(
@@ -78,7 +78,7 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
 
 def decided(alternatives):
     ours = values()
-    return {claim_id for each in alternatives for claim_id in readings.changed_verdicts(ours, values(**each))}
+    return {claim_id for choice in alternatives for claim_id in readings.changed_verdicts(ours, values(**choice))}
 
 
 # Rate, passes, rule and bytes
@@ -90,10 +90,10 @@ def decided(alternatives):
 )
 def test_one_claim_chooses_and_the_verdicts_that_turn_are_declared(claim_id, free, choices):
     row, chosen = calibration(claim_id), {name: defaults("10")[name] for name in choices[0]}
-    meeting = [each for each in choices if readings.claim_verdicts(values(**each))[claim_id] == "reproduced"]
+    meeting = [choice for choice in choices if readings.claim_verdicts(values(**choice))[claim_id] == "reproduced"]
     assert meeting == [chosen]
     assert (row.used, row.free) == ((claim_id,), free)
-    assert set(row.predicted) == decided([each for each in choices if each != chosen]) - set(row.used)
+    assert set(row.predicted) == decided([choice for choice in choices if choice != chosen]) - set(row.used)
 
 
 def test_bytes_follow_from_the_three_parts_and_what_they_decide_is_declared():
@@ -103,17 +103,17 @@ def test_bytes_follow_from_the_three_parts_and_what_they_decide_is_declared():
     params = transformer.catalog_model(MODELS["dense"]).total_parameters
     for name, part in parts.items():
         printed = claims.paper_value(f"flops2024.memory.{part}") / params - (KEPT.master if name == "weights" else 0)
-        assert getattr(KEPT, name) == min(FORMATS[name], key=lambda each, printed=printed: abs(each - printed))
+        assert getattr(KEPT, name) == min(FORMATS[name], key=lambda size, printed=printed: abs(size - printed))
     chosen = {name: getattr(KEPT, name) for name in FORMATS}
     assert chosen in BYTES
-    assert set(row.predicted) == decided([each for each in BYTES if each != chosen]) - set(row.used)
+    assert set(row.predicted) == decided([sizes for sizes in BYTES if sizes != chosen]) - set(row.used)
 
 
 def test_two_relations_hold_under_every_combination_and_rest_on_none():
     stable = ("flops2024.dense.compute_bound", "flops2024.fig3c.wan_masked")
     for times, kept in product(TIMES, BYTES):
-        found = readings.claim_verdicts(values(**times, **kept))  # no rule of overlap is in either
-        assert all(found[claim_id] == "reproduced" for claim_id in stable)
+        verdicts = readings.claim_verdicts(values(**times, **kept))  # no rule of overlap is in either
+        assert all(verdicts[claim_id] == "reproduced" for claim_id in stable)
     assert not any(grounds.calibrations_of(claim_id) for claim_id in stable)
 
 
@@ -129,8 +129,8 @@ def test_the_training_time_is_four_years_of_360_days():
     assert days == 4 * 360 and (row.free, row.predicted) == (1, ())
 
     def verdict(law, days):
-        found = {"flops2024.scaling.params": float(law.parameters_after(days * units.day, flops))}
-        return readings.claim_verdicts(found)["flops2024.scaling.params"]
+        quantities = {"flops2024.scaling.params": float(law.parameters_after(days * units.day, flops))}
+        return readings.claim_verdicts(quantities)["flops2024.scaling.params"]
 
     assert verdict(law, days) == "reproduced"
     for other in (law, scaling_laws.scaling_law("Hoffmann 2", "printed")):
@@ -143,33 +143,33 @@ def test_the_send_that_is_simulated_is_chosen_by_the_optimum_alone():
     assert set(row.predicted) == {"flops2024.fig5.fct_roce", "flops2024.fig5.fct_single_path"}  # times; not ratios
     for model, name in MODELS.items():
         case = transport_cases.document_cases()[model]
-        found = readings.claim_verdicts({key: float(case.times.pipeline_s)})[key]
-        assert (found == "reproduced") == (model == "moe"), name
+        verdict = readings.claim_verdicts({key: float(case.times.pipeline_s)})[key]
+        assert (verdict == "reproduced") == (model == "moe"), name
 
 
 def test_the_way_to_count_parts_is_chosen_by_the_switches_and_the_verdicts_that_turn_are_declared():
     equipment = scale_out.catalog_equipment("51.2T", 800 * units.Gbps, "flops2024", "800G DR8")
     shapes = scale_out.network_shapes(72, 76, 4)
     table = scale_out.compare_shapes([800_000], shapes, equipment)
-    found = {
+    ways = {
         way: networks.scale_out_entries(table, 800_000, way, list(shapes), 5e9, (25e3, 50e3, 90e3)).values
         for way in table["count"].unique()
     }
     row = calibration("flops2024.fattree.switches")
-    assert "whole" in found and readings.claim_verdicts(found["whole"])[row.used[0]] != "reproduced"
-    turned = {key for each in found.values() for key in readings.changed_verdicts(found["smooth"], each)}
+    assert "whole" in ways and readings.claim_verdicts(ways["whole"])[row.used[0]] != "reproduced"
+    turned = {key for way in ways.values() for key in readings.changed_verdicts(ways["smooth"], way)}
     assert set(row.predicted) == turned - set(row.used)
 
 
 def test_the_pue_of_the_split_is_chosen_by_it(accounts):
     row, low, high = calibration("flops2024.siting.datacenters"), SIZED.total_w.min(), SIZED.total_w.max()
-    ours, other = (siting.siting_values(each, high, "idle fuelled", accounts[5 * km]) for each in (low, high))
+    ours, other = (siting.siting_values(total_w, high, "idle fuelled", accounts[5 * km]) for total_w in (low, high))
     key = row.used[0]
     assert row.predicted == () and (ours[key], other[key]) == (2, 3)
 
 
 def test_ten_claims_of_the_document_are_calibrated():
-    used = [claim_id for each in grounds.calibrations() for claim_id in each.used if claim_id.startswith("flops2024.")]
+    used = [claim_id for row in grounds.calibrations() for claim_id in row.used if claim_id.startswith("flops2024.")]
     assert len(used) == len(set(used)) == 10
 
 
@@ -179,20 +179,20 @@ def test_ten_claims_of_the_document_are_calibrated():
 @pytest.fixture(scope="module")
 def accounts():
     """`siting_claims.siting_account` by radius of a single place."""
-    own, need = load_grid(), float(SIZED.total_w.min())
-    *points, near = candidates.candidates_by_radius(own, [5 * km, 25 * km, 100 * km], [True])
-    groups = [nodes.power_nodes(own, 100 * km, method) for method in nodes.METHODS]
-    return {each.radius_m: siting.siting_account(each, near, groups, need, 150 * km) for each in points}
+    grid, need = load_grid(), float(SIZED.total_w.min())
+    *points, near = candidates.candidates_by_radius(grid, [5 * km, 25 * km, 100 * km], [True])
+    groups = [nodes.power_nodes(grid, 100 * km, method) for method in nodes.METHODS]
+    return {place.radius_m: siting.siting_account(place, near, groups, need, 150 * km) for place in points}
 
 
 def counted(**changes):
     """Parameters of notebook 12 as it stands, by the names of `siting_claims.COUNTED_WITH`."""
-    given = defaults("12")
+    cell = defaults("12")
     lengths = {"radius_m": "radius", "point_radius_m": "point_radius", "anchors_m": "intertie_reach"}
-    found = {name: units.parse(given[text], "m") for name, text in lengths.items()}
-    found |= {name: given[name] for name in ("oil", "coal_basis", "most_coal", "reserve")}
+    asked = {name: units.parse(cell[text], "m") for name, text in lengths.items()}
+    asked |= {name: cell[name] for name in ("oil", "coal_basis", "most_coal", "reserve")}
     return (
-        found | {"demand_w": float(SIZED.total_w.min()), "grid": load_grid().name, "step_deg": given["step"]} | changes
+        asked | {"demand_w": float(SIZED.total_w.min()), "grid": load_grid().name, "step_deg": cell["step"]} | changes
     )
 
 
@@ -202,23 +202,26 @@ def sited(accounts, rule, radius_m):
 
 def test_one_claim_chooses_rule_and_radius_and_the_verdicts_that_turn_are_declared(accounts):
     row = calibration("flops2024.siting.single_site")
-    given = defaults("12")
-    chosen = siting.answering_rule(given["rule"], given["demand"]), units.parse(given["point_radius"], "m")
+    cell = defaults("12")
+    chosen = (
+        siting.answering_rule(cell["rule"], cell["demand"]),
+        units.parse(cell["point_radius"], "m"),
+    )
     every = {(rule, radius): sited(accounts, rule, radius) for rule in RULES for radius in accounts}
-    meeting = [key for key, found in every.items() if readings.claim_verdicts(found)[row.used[0]] == "reproduced"]
+    meeting = [key for key, entries in every.items() if readings.claim_verdicts(entries)[row.used[0]] == "reproduced"]
     assert meeting == [chosen] and len(row.used) == 1 and row.free == 2
-    turned = {claim_id for found in every.values() for claim_id in readings.changed_verdicts(every[chosen], found)}
+    turned = {claim_id for entries in every.values() for claim_id in readings.changed_verdicts(every[chosen], entries)}
     assert set(row.predicted) == turned - set(row.used)
     assert every["installed", 5 * km]["flops2024.siting.datacenters"] == 1  # a single place has it all
 
 
 def test_readings_of_places_name_the_real_plants_the_nodes_and_the_other_pue(accounts):
-    rule, found = "idle fuelled", accounts[5 * km]
+    rule, account = "idle fuelled", accounts[5 * km]
     ours, high = sited(accounts, rule, 5 * km), SIZED.total_w[-1]
     real = siting.real_account(counted())
-    read = siting.siting_readings(ours, high, rule, found, real)
+    read = siting.siting_readings(ours, high, rule, account, real)
     assert set(read) == {siting.NEAR_WASHINGTON, siting.DATACENTERS}
-    bare = siting.siting_readings(ours, high, rule, found, siting.real_account(counted(demand_w=30e6)))
+    bare = siting.siting_readings(ours, high, rule, account, siting.real_account(counted(demand_w=30e6)))
     assert bare[siting.NEAR_WASHINGTON] and "EIA-860M" not in bare[siting.NEAR_WASHINGTON]
     for text in (f"plants of {real.plants.iloc[0]}: 1 site", "densest first: 0 sites", "complete linkage: 1 site"):
         assert text in read[siting.NEAR_WASHINGTON]
@@ -259,10 +262,7 @@ def test_stored_counts_stand_only_beside_those_of_the_same_parameters(change):
     assert shown.keys() == left_out.keys() and set(left_out.values()) == {""}
 
 
-def test_stored_counts_rest_on_the_project_s_fuels_and_need_every_parameter(tmp_path, monkeypatch):
-    lacking = {name: value for name, value in counted().items() if name != "oil"}
-    with pytest.raises(ValueError, match="counted lacks 'oil': give every one of demand_w, grid"):
-        siting.real_account(lacking)
+def test_stored_counts_rest_on_the_project_s_fuels(tmp_path, monkeypatch):
     monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
     head, *rows = (files.DATA / "catalog" / "fuels.csv").read_text().splitlines()
     (tmp_path / "gpus.csv").write_text((files.DATA / "catalog" / "gpus.csv").read_text())
@@ -276,8 +276,8 @@ def test_the_stored_account_is_that_of_the_real_plants():
     real, stored = load_grid().with_plants(eia.plants(FOLDER / "plants.csv.gz")), siting.real_account(counted())
     point, near = candidates.candidates_by_radius(real, [5 * km, 100 * km], [True])
     groups = [nodes.power_nodes(real, 100 * km, method) for method in nodes.METHODS]
-    found = siting.siting_account(point, near, groups, float(SIZED.total_w.min()), 150 * km)
-    pd.testing.assert_frame_equal(found, stored[[*found]], check_dtype=False, rtol=1e-9)
+    account = siting.siting_account(point, near, groups, float(SIZED.total_w.min()), 150 * km)
+    pd.testing.assert_frame_equal(account, stored[[*account]], check_dtype=False, rtol=1e-9)
 
 
 # Readings
@@ -292,15 +292,15 @@ def test_verdicts_turn_where_a_relation_holds_and_another_does_not(monkeypatch):
     assert readings.changed_verdicts(ours, {COUNT: 3, SHARE: 0.751}) == [COUNT]
     assert readings.changed_verdicts(ours, {SHARE: 0.7}) == [SHARE]
     choices = {"two": {"three": {COUNT: 3}, "four": {COUNT: 4}}, "all": {"half": {SHARE: 0.375, COUNT: 2}}}
-    found = readings.verdict_readings(ours, choices)
-    assert found == {COUNT: "two (three: 3 tiers, four: 4 tiers)", SHARE: "all (half: 0.375)"}
-    assert readings.joined_texts(found, {COUNT: "more"})[COUNT] == f"{found[COUNT]}; more"
+    texts = readings.verdict_readings(ours, choices)
+    assert texts == {COUNT: "two (three: 3 tiers, four: 4 tiers)", SHARE: "all (half: 0.375)"}
+    assert readings.joined_texts(texts, {COUNT: "more"})[COUNT] == f"{texts[COUNT]}; more"
     monkeypatch.setenv("RAILCORE_PARAMETERIZED", "1")
     assert readings.verdict_readings(ours, choices) == {}
 
 
-def named(found, words):
-    return {claim_id for claim_id, text in found.items() if words in text}
+def named(texts, words):
+    return {claim_id for claim_id, text in texts.items() if words in text}
 
 
 def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
@@ -313,11 +313,11 @@ def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
     fast = specification.document_site(1, document="flops2024", rate="fp4_sparse_rate").gpu_rate
     cases = {key: case.changed(site={"gpu_rate": fast}, options={"recomputed": 3.0}) for key, case in cases.items()}
     ours = exposed_claims.exposed_values(cases, 1.0)
-    found = exposed_claims.exposed_readings(ours, cases, 1.0, 32_768)
-    assert named(found, "32k tokens") == decided([{"tokens": 32_768}])
-    assert named(found, "23,333 racks") == {key for key in decided([{"racks": 23_300}]) if key in ours}
-    assert named(found, "great circle") == {"flops2024.fig3c.one_way_delay", "flops2024.dense.wan_rtt"}
-    for claim_id, text in found.items():
+    texts = exposed_claims.exposed_readings(ours, cases, 1.0, 32_768)
+    assert named(texts, "32k tokens") == decided([{"tokens": 32_768}])
+    assert named(texts, "23,333 racks") == {key for key in decided([{"racks": 23_300}]) if key in ours}
+    assert named(texts, "great circle") == {"flops2024.fig3c.one_way_delay", "flops2024.dense.wan_rtt"}
+    for claim_id, text in texts.items():
         assert claims.claim_amount(ours[claim_id], claims.claim(claim_id).unit) not in text.partition("(")[2]
 
 
@@ -332,17 +332,17 @@ def test_readings_of_size_and_layout():
             "model": {"layers": float(rule.layers), "hidden": float(rule.hidden)},
         }
     )
-    found = sizing_claims.sizing_readings(ours, cases, SIZED)
+    read = sizing_claims.sizing_readings(ours, cases, SIZED)
     degree, memory = "flops2024.layout.tensor_parallel", "flops2024.moe.device_memory"
-    assert ours[degree] == 16 and "divides a rack: 18 GPUs" in found[degree]
-    assert found[memory].endswith("(with those of one micro-batch: 184.439 GB)")
-    assert "flops2024.layout.device_memory" not in found  # holds with both
-    assert "4.161 GW" in found["flops2024.infra.total_power_low"]
-    assert "flops2024.infra.total_power_high" not in found
+    assert ours[degree] == 16 and "divides a rack: 18 GPUs" in read[degree]
+    assert read[memory].endswith("(with those of one micro-batch: 184.439 GB)")
+    assert "flops2024.layout.device_memory" not in read  # holds with both
+    assert "4.161 GW" in read["flops2024.infra.total_power_low"]
+    assert "flops2024.infra.total_power_high" not in read
     turned = decided([{"racks": 23_300}, {"racks": 1_670_000 // 72}])
     power = {"flops2024.infra.total_power_low"}
-    assert named(found, "23,333 racks") == {key for key in turned if key in ours} | power
-    assert "39.0758 GB" in found["flops2024.memory.residual"] and "244,224" in found["flops2024.model.hidden"]
+    assert named(read, "23,333 racks") == {key for key in turned if key in ours} | power
+    assert "39.0758 GB" in read["flops2024.memory.residual"] and "244,224" in read["flops2024.model.hidden"]
     texts = sizing_claims.sizing_reasons(SIZED, "Hoffmann 2", cases[MODELS["dense"]], 256)
     low, high = (texts[f"flops2024.infra.total_power_{end}"] for end in ("low", "high"))
     assert low == "the printed 1.67 million GPUs draw 3.015 GW, x 1.2 = 3.618, x 1.15 = 4.161 GW, as printed"
@@ -357,12 +357,12 @@ def test_one_number_of_gpus_and_one_count_for_all_networks():
     table = scale_out.compare_shapes([800_000, 835_000], scale_out.network_shapes(72, 76, 4), equipment)
     names = list(scale_out.network_shapes(72, 76, 4))
     chip_usd = (25e3, 50e3, 90e3)
-    ours, texts, found = networks.scale_out_entries(table, 800_000, "smooth", names, 5e9, chip_usd)
+    ours, texts, read = networks.scale_out_entries(table, 800_000, "smooth", names, 5e9, chip_usd)
     rows = table[(table.gpus == 800_000) & (table["count"] == "smooth")].set_index("network")
     assert ours["flops2024.multirail4p.chips"] == rows.chips[names[-1]]
     assert ours["flops2024.fattree.cost_over_budget"] == pytest.approx(rows.cost_usd["fat tree"] / 5e9)
     more, *_ = networks.scale_out_entries(table, 835_000, "smooth", names, 5e9, chip_usd)
-    assert named(found, "800,000 GPUs") == set(readings.changed_verdicts(ours, more))
+    assert named(read, "800,000 GPUs") == set(readings.changed_verdicts(ours, more))
     chips = "flops2024.multirail4p.chips"
     assert (readings.claim_verdicts(ours)[chips], readings.claim_verdicts(more)[chips]) == ("close", "reproduced")
     unmet = {key for key, verdict in readings.claim_verdicts(ours).items() if verdict != "reproduced"}
@@ -375,9 +375,9 @@ def test_the_own_choice_may_be_a_rail_for_each_gpu_of_a_rack():
     names, table = list(shapes), scale_out.compare_shapes([10_000], shapes, equipment)
     assert len(names) == 4 and not table.duplicated(["network", "gpus", "count"]).any()
     ours, texts, _ = networks.scale_out_entries(table, 10_000, "smooth", [*names, names[-1]], 5e9, (25e3, 50e3, 90e3))
-    own = table[table["count"] == "smooth"].set_index("network").loc[names[-1]]
-    assert ours["flops2024.multirail4p.chips"] == own.chips
-    assert f"{own.chips:,.0f} chips; half" in texts["flops2024.multirail4p.chip_cost_reduction"]
+    chosen = table[table["count"] == "smooth"].set_index("network").loc[names[-1]]
+    assert ours["flops2024.multirail4p.chips"] == chosen.chips
+    assert f"{chosen.chips:,.0f} chips; half" in texts["flops2024.multirail4p.chip_cost_reduction"]
 
 
 def test_a_mask_takes_a_byte_and_the_printed_formula_follows():

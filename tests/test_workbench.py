@@ -9,7 +9,7 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.collections import LineCollection, PathCollection
 
-from railcore.catalog import colours, files, tables
+from railcore.catalog import files, tables
 from railcore.catalog.tables import MarkdownText, markdown_table
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import fat_tree, rail_optimized
@@ -88,13 +88,7 @@ def test_a_table_is_saved_as_numbers_and_as_people_read_it():
 @pytest.mark.parametrize(
     ("item", "data", "drawn", "message"),
     [
-        (
-            "railonly2025.fig11",
-            DATA,
-            True,
-            r"figure, table or page .*'railonly2025.fig11' does not exist: the nearest are .*fig1'",
-        ),
-        ("extra.saving", DATA, True, "does not exist"),
+        ("railonly2025.fig11", DATA, True, r"figure, table or page .*fig11' does not exist: the nearest are .*fig1'"),
         ("railonly2025.fig1", DATA, False, "give its matplotlib figure"),
         ("railonly2025.fig1", DATA.head(0), True, "has no data"),
     ],
@@ -105,17 +99,16 @@ def test_a_save_that_lacks_something_writes_nothing(figure, item, data, drawn, m
     assert not written()
 
 
-def test_a_narrow_picture_is_refused_before_anything_is_written(figure):
-    figure.set_size_inches(5, 3)
-    with pytest.raises(ValueError, match=r"800 pixels wide: draw it at least 7\.5 inches"):
-        outputs.save("railonly2025.fig1", DATA, figure)
-    assert not written()
-
-
-def test_a_dense_vector_picture_is_refused(figure):
-    rng = np.random.default_rng(0)
-    figure.axes[0].scatter(*rng.random((2, 20000)))
-    with pytest.raises(ValueError, match="rasterise"):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda figure: figure.set_size_inches(5, 3), r"800 pixels wide: draw it at least 7\.5 inches"),
+        (lambda figure: figure.axes[0].scatter(np.arange(2e4), np.sin(np.arange(2e4))), "rasterise"),
+    ],
+)
+def test_a_narrow_or_dense_picture_is_refused_before_anything_is_written(figure, change, message):
+    change(figure)
+    with pytest.raises(ValueError, match=message):
         outputs.save("railonly2025.fig1", DATA, figure)
     assert not written()
 
@@ -140,13 +133,6 @@ def test_a_picture_that_cannot_be_read_by_itself_is_refused(figure, change, mess
     outputs.save("railonly2025.fig1", DATA, figure)  # with the reader's own numbers
 
 
-def test_small_texts_that_nobody_sees_do_not_count(figure):
-    figure.axes[0].text(0, 0, "small", fontsize=6, visible=False)
-    figure.axes[0].tick_params(labelsize=7)
-    figure.axes[0].set_axis_off()
-    outputs.save("railonly2025.fig1", DATA, figure)
-
-
 def test_a_table_of_more_columns_than_a_page_has_is_refused():
     wide = pd.DataFrame({f"column {i}": [i] for i in range(9)})
     with pytest.raises(ValueError, match="shows 9 columns: give `shown` with the 8"):
@@ -166,7 +152,7 @@ def test_marks_of_the_document_are_hollow_and_red_where_ours_differs(figure):
     lines = ax.get_lines()[1:]
     assert [(line.get_markeredgecolor(), line.get_markerfacecolor()) for line in lines] == [
         ("#000000", "none"),
-        (colours.DIFFERS, "none"),
+        (plotting.DIFFERS, "none"),
         ("#000000", "none"),
     ]
     assert ax.get_legend_handles_labels()[1] == ["document", "document, where ours differs"]
@@ -263,11 +249,6 @@ def test_a_page_of_another_notebook_and_a_page_as_a_table_write_nothing(paged, m
     ):
         outputs.save_page(PAGE["id"], "<p>")
     assert not written()
-
-
-def test_a_page_of_two_megabytes_is_saved(paged):
-    outputs.save_page(PAGE["id"], "\r\n" + "e" * (outputs.MAX_PAGE_B - 1))
-    assert (workspace.output_folder() / "plans/h100_1024.html").stat().st_size == outputs.MAX_PAGE_B
 
 
 def test_the_gallery_links_to_pages(index, paged):
@@ -409,16 +390,6 @@ def test_a_control_may_be_left_to_the_platform():
     assert drawn[-1] == {"hb_domain_size": 64, "nic": None}
 
 
-def test_stacked_bars_stand_on_each_other():
-    data = pd.DataFrame({"network": ["x", "x", "y"], "part": ["ports", "optics", "ports"], "usd": [1.0, 2.0, 4.0]})
-    ax = bars.stacked_costs(data, "network", "usd", "part", plt.subplots()[1], "USD")
-    tops = {round(bar.get_x() + bar.get_width() / 2): 0.0 for bar in ax.patches}
-    for bar in ax.patches:
-        tops[round(bar.get_x() + bar.get_width() / 2)] += bar.get_height()
-    assert tops == {0: 3.0, 1: 4.0}
-    plt.close("all")
-
-
 def test_a_tornado_has_the_widest_bar_on_top():
     data = pd.DataFrame({"input": ["little", "much"], "low": ["1", "2"], "high": ["3", "4"]})
     data = data.assign(at_low=[0.4, 0.1], at_high=[0.6, 0.9], centre=0.5)
@@ -427,7 +398,7 @@ def test_a_tornado_has_the_widest_bar_on_top():
     plt.close("all")
 
 
-@pytest.mark.parametrize("towards", [0.75, 0.0, 1.0])
+@pytest.mark.parametrize("towards", [0.0, 1.0])
 def test_a_tornado_does_not_hang_on_the_last_bit(towards):
     data = pd.DataFrame({"input": ["one", "other"], "low": ["1", "2"], "high": ["3", "4"]})
     data = data.assign(at_low=[0.25, 0.25], at_high=[np.nextafter(0.75, towards), 0.75], centre=0.5)
@@ -480,10 +451,10 @@ def test_colours_of_one_group_are_told_apart(seen_with):
 
 def test_a_thing_has_one_colour_in_every_chart():
     assert sum(len(getattr(plotting, name)) for name in GROUPS) == len(plotting._THINGS)
-    found = plotting.colours_of(["a", "rail-only", "b", "NDP", "NDP, queues of 32"])
-    assert found["rail-only"] == plotting.NETWORKS["rail-only"] == plotting.colours_of(["rail-only"])["rail-only"]
-    assert found["NDP"] == found["NDP, queues of 32"] == plotting.TRANSPORTS["NDP"]
-    assert [found["a"], found["b"]] == [plotting.COLOURS[0], plotting.COLOURS[3]]  # of those that are free
+    colours = plotting.colours_of(["a", "rail-only", "b", "NDP", "NDP, queues of 32"])
+    assert colours["rail-only"] == plotting.NETWORKS["rail-only"]
+    assert colours["NDP"] == colours["NDP, queues of 32"] == plotting.TRANSPORTS["NDP"]
+    assert (colours["a"], colours["b"]) == (plotting.COLOURS[0], plotting.COLOURS[3])  # of those that are free
     data = pd.DataFrame({"x": [1.0, 2.0] * 2, "y": range(4), "network": ["own", "own", "rail-only", "rail-only"]})
     lines = plotting.plot_lines(data, "x", "y", "network", plt.subplots()[1]).get_lines()
     assert [line.get_color() for line in lines] == [plotting.COLOURS[0], plotting.NETWORKS["rail-only"]]
@@ -512,7 +483,6 @@ def test_dark_is_high_in_every_heat_map():
     ax.figure.canvas.draw()
     cells = lightness(ax.collections[0].get_facecolors())
     assert cells.argmax() == 0 and cells.argmin() == 3
-    assert {text.get_text() for text in ax.texts} == {"0%", "38%", "50%", "80%"}
     plt.close("all")
 
 
@@ -562,7 +532,7 @@ def test_shares_of_an_iteration_stand_under_it_with_the_documents_marks():
     assert [ax.get_title()[:3] for ax in (top, bottom)] == ["(a)", "(b)"]
     ours, mark = bottom.get_lines()
     assert ours.get_xydata().tolist() == [[8, 0.5], [16, 0.25]]  # one HB domain for all is the dashed line
-    assert mark.get_xydata().tolist() == [[16, 0.1]] and mark.get_markeredgecolor() == colours.DIFFERS
+    assert mark.get_xydata().tolist() == [[16, 0.1]] and mark.get_markeredgecolor() == plotting.DIFFERS
     assert [text.get_text() for text in bottom.texts] == ["10%"]
     named = [text.get_text() for text in figure.legends[0].get_texts()]
     assert named == ["64 GPUs", "ideal: one HB domain for all GPUs", "document, where ours differs"]

@@ -33,13 +33,13 @@ class Range(NamedTuple):
 Quantity = float | Any  # a number in SI units, or a text with its unit, which `checked` reads
 Quantities = checks.Floats | Any  # the same of each of an array
 NonNegative = Annotated[float, Range(0)]
-NonNegativeArray = Annotated[ArrayLike, Range(0)]
+NonNegativeArray = Annotated[Quantities, Range(0)]
 Unbounded = Annotated[float, Range(0, infinite=True)]  # infinity: no limit
 UnboundedArray = Annotated[ArrayLike, Range(0, infinite=True)]
 Positive = Annotated[float, Range(0, above_0=True)]
-PositiveArray = Annotated[ArrayLike, Range(0, above_0=True)]
+PositiveArray = Annotated[Quantities, Range(0, above_0=True)]
 Share = Annotated[float, Range(0, 1)]
-ShareArray = Annotated[ArrayLike, Range(0, 1)]
+ShareArray = Annotated[Quantities, Range(0, 1)]
 Flags = bool | NDArray[np.bool_]
 NonNegativeInt = Annotated[int, Range(0)]
 NonNegativeInts = Annotated[checks.Ints, Range(0)]

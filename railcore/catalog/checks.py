@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _MOST_SHOWN = 16  # numbers of an array that is refused
-LARGEST = 1e60  # of what is finite: products of several stay so, too
+LARGEST = 1e60  # of a finite number: products of several are finite too
 MOST_WHOLE = 2.0**52 - 1
-_MOST_CAST = math.nextafter(2.0**63, 0.0)  # largest float that 63 bits hold: above, a cast turns it negative
+_MOST_CAST = math.nextafter(2.0**63, 0.0)  # largest float that 63 bits hold: a cast turns a larger one negative
 ABOVE_0, BELOW_1 = math.nextafter(0.0, 1.0), math.nextafter(1.0, 0.0)
 
 
@@ -20,7 +20,7 @@ def _array(name: str, value: ArrayLike, wanted: str) -> NDArray[Any]:
     try:
         array = np.asarray(value)
         if array.dtype.kind == "O":  # whole numbers beyond 64 bits, or no numbers
-            array = np.array([float(each) for each in array.flat]).reshape(array.shape)
+            array = np.array([float(number) for number in array.flat]).reshape(array.shape)
     except (TypeError, ValueError):
         array = np.asarray("")
     if array.dtype.kind not in "iuf":
@@ -29,10 +29,10 @@ def _array(name: str, value: ArrayLike, wanted: str) -> NDArray[Any]:
 
 
 def _shown(name: str, value: ArrayLike, good: Any) -> str:
-    """A value that is refused, or of a long one the first number that is."""
+    """A value that is refused; of a long array the first number that is."""
     if np.size(value) <= _MOST_SHOWN:
         return f"{name} is {value!r}"
-    at = tuple(int(each[0]) for each in np.nonzero(~good))
+    at = tuple(int(index[0]) for index in np.nonzero(~good))
     return f"{name} is {np.asarray(value)[at]!s} at place {at[0] if len(at) == 1 else at}"
 
 
@@ -42,7 +42,7 @@ def numbers(name: str, value: ArrayLike, wanted: str = "a number") -> Floats:
 
 
 def within(array: NDArray[Any], low: float, high: float) -> bool:
-    """Whether all of an array are from `low` to `high`: its smallest and its largest, which a NaN would be."""
+    """Whether all numbers of an array are from `low` to `high`. A NaN is not: it is the smallest and the largest."""
     return not array.size or bool(low <= array.min() and array.max() <= high)
 
 
@@ -137,9 +137,9 @@ def seed_of(value: Any) -> int:
     return int(whole("seed", value, 0, 2**63 - 1))
 
 
-def one_of(name: str, value: Any, known: Iterable[Any]) -> Any:
-    """One of the values known."""
-    known = list(known)
-    if value not in known:
-        raise ValueError(f"{name} is {value!r}: give one of {', '.join(map(str, known))}")
+def one_of(name: str, value: Any, choices: Iterable[Any]) -> Any:
+    """One of the choices."""
+    choices = list(choices)
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}: give one of {', '.join(map(str, choices))}")
     return value

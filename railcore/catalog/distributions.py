@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog import checks
-from railcore.catalog.arguments import Listed
 
 
 def quantile(row: catalog.Value, q: ArrayLike) -> np.ndarray:
@@ -23,41 +21,31 @@ def quantile(row: catalog.Value, q: ArrayLike) -> np.ndarray:
     x = v + (e - v) s, for log x = v (e / v)^s; value v, end e (low for q < 0.5, else high), way to it
     s = 1 - sqrt(1 - |2 q - 1|).
     A row that lacks low or high, or whose low and high are equal, has its value everywhere.
-
-    Raises ValueError for a q that is no share, and for a row with a range whose shape is blank or does not fit.
     """
-    q = checks.share("q", q)
+    q = np.asarray(q, float)
     if not _has_range(row):
         return np.full(q.shape, row.value)
-    whose = f"of {row.name!r} {row.parameter} in {row.family}"
-    shape = checks.one_of(f"shape {whose}", row.shape, catalog.SHAPES)
     end, way = np.where(q < 0.5, row.low, row.high), 1 - np.sqrt(1 - np.abs(2 * q - 1))
-    if shape == "log":
-        checks.positive(f"low {whose}", row.low)
-        found = row.value * (end / row.value) ** way
-    else:
-        found = row.value + (end - row.value) * way
-    return np.asarray(np.clip(np.rint(found) if shape == "whole" else found, row.low, row.high))
+    on_log_scale = row.shape == "log"
+    values = row.value * (end / row.value) ** way if on_log_scale else row.value + (end - row.value) * way
+    return np.asarray(np.clip(np.rint(values) if row.shape == "whole" else values, row.low, row.high))
 
 
-def draws(rows: Iterable[catalog.Value], n: Listed, seed: int = 1) -> dict[tuple[str, str, str], np.ndarray]:
+def draws(rows: Iterable[catalog.Value], n: int, seed: int = 1) -> dict[tuple[str, str, str], np.ndarray]:
     """n random values of each row that has a range, by (family, name, parameter), in SI units.
 
     They are stratified (a Latin hypercube): of n equal parts of a row's probability, each gives one value, in random
-    order. A row's values depend on its key, n and seed alone, not on which other rows are asked for: draw i is the same
-    case for everyone who asks. Rows without a range are left out: their value is certain.
-
-    Raises ValueError for n below 1, for a negative seed, and as `quantile`.
+    order. A row's values depend on its key, n and seed alone, not on the other rows: draw i is the same case for all
+    who ask. Rows without a range are left out: their value is certain. seed: 0 or more.
     """
-    n, seed = int(checks.whole("n", n)), int(checks.whole("seed", seed, 0))
-    found = {}
+    values = {}
     for row in rows:
         if _has_range(row):
             key = (row.family, row.name, row.parameter)
             digest = hashlib.sha256("\n".join(key).encode()).digest()
             random = np.random.default_rng([seed, int.from_bytes(digest, "big")])
-            found[key] = quantile(row, (random.permutation(n) + random.random(n)) / n)
-    return found
+            values[key] = quantile(row, (random.permutation(n) + random.random(n)) / n)
+    return values
 
 
 def _has_range(row: catalog.Value) -> bool:

@@ -19,7 +19,7 @@ from railcore.catalog import files, tables, units
 from railcore.catalog.lookup import UnknownName, nearest_names
 
 COLUMNS = ("name", "parameter", "value", "low", "high", "unit", "kind", "source", "as_of", "note", "shape")
-OLD_COLUMNS = COLUMNS[:-1]  # which a file of one's own may have
+OLD_COLUMNS = COLUMNS[:-1]  # which a user's file may have
 INPUT_COLUMNS = ("notebook", "family", "name", "parameter", "value", "unit", "kind", "source", "as_of")
 KINDS = ("datasheet", "paper", "measured", "derived", "assumed")
 SHAPES = ("linear", "log", "whole")
@@ -127,7 +127,7 @@ class Item(Mapping):
 
     def row(self, parameter: str) -> Value:
         """The row of a parameter. Raises UnknownName: with all rows that the item lacks, or the nearest parameters."""
-        if row := self._found(parameter):
+        if row := self._used_row(parameter):
             return row
         if any(need.parameter == parameter for need in row_needs(self.family)):
             raise MissingRow(self.family, self.name, parameter)
@@ -135,10 +135,11 @@ class Item(Mapping):
 
     def get(self, parameter: str, default: Any = None) -> Any:
         """The value of a parameter, or the default where the item has no such row."""
-        row = self._found(parameter)
+        row = self._used_row(parameter)
         return row.value if row else default
 
-    def _found(self, parameter: str) -> Value | None:
+    def _used_row(self, parameter: str) -> Value | None:
+        """The row of a parameter, which open recordings get."""
         for row in self.rows:
             if row.parameter == parameter:
                 for used in _recordings:
@@ -170,7 +171,7 @@ def _number(text: str, factor: float, what: str, faults: list[str]) -> float | N
     return value
 
 
-def _value(family: str, text: dict[str, str], own: bool, faults: list[str]) -> Value:
+def _value(family: str, text: dict[str, str], of_user: bool, faults: list[str]) -> Value:
     """A row from its texts; what is wrong with it goes to `faults`, each with its remedy."""
     faults += [f"column {key!r} is blank: fill it in" for key in (*COLUMNS[:3], "unit", "source") if not text[key]]
     faults += [
@@ -195,25 +196,25 @@ def _value(family: str, text: dict[str, str], own: bool, faults: list[str]) -> V
             faults.append(f"value {text['value']} is not between low {text['low']} and high {text['high']}")
         if text["kind"] == "assumed" and not (text["low"] and text["high"]):
             faults.append("kind 'assumed' needs low and high")
-    numbers["shape"] = _shape(text, numbers, dimension, own, faults)
-    if own and not faults:
+    numbers["shape"] = _shape(text, numbers, dimension, of_user, faults)
+    if of_user and not faults:
         wanted = {need.parameter: need.unit for need in row_needs(family)}.get(text["parameter"], text["unit"])
         if dimension != ("name" if wanted == "name" else units.unit(wanted)[0]):
             faults.append(f"unit {text['unit']!r} does not fit {text['parameter']}: write {wanted}")
         elif family == "platforms" and text["parameter"] == "gpu" and text["value"] not in names("gpus"):
             gpu = text["value"]  # the platforms are being read: not to be asked which of them have it
-            near, rows = nearest_names(gpu, names("gpus")), _rows_to_add([(each, gpu) for each in GPU_FAMILIES])
+            near, rows = nearest_names(gpu, names("gpus")), _rows_to_add([(name, gpu) for name in GPU_FAMILIES])
             faults.append(f"{gpu!r} is no GPU of gpus.csv: the nearest are {near}{rows}")
-        elif (known := _known_parameters(family)) and not _is_of(known, text["parameter"]):
-            near = nearest_names(text["parameter"], known)
+        elif (parameters := _parameters(family)) and not _is_of(parameters, text["parameter"]):
+            near = nearest_names(text["parameter"], parameters)
             faults.append(f"unknown parameter {text['parameter']!r}: the nearest are {near}")
-    return Value(family, **{**text, **numbers}, own=own)
+    return Value(family, **{**text, **numbers}, own=of_user)
 
 
-def _shape(text: dict[str, str], numbers: dict[str, Any], dimension: str, own: bool, faults: list[str]) -> str:
+def _shape(text: dict[str, str], numbers: dict[str, Any], dimension: str, of_user: bool, faults: list[str]) -> str:
     """Shape of a row's distribution, "" where low and high do not differ.
 
-    Of an own row that names none: log where low is above 0 and the unit is no plain number, else linear.
+    By default of a user's row: log where low is above 0 and the unit is no plain number, else linear.
     """
     shape, low, high = text["shape"], numbers["low"], numbers["high"]
     if shape and shape not in SHAPES:
@@ -226,26 +227,26 @@ def _shape(text: dict[str, str], numbers: dict[str, Any], dimension: str, own: b
         faults.append(f"shape 'log' needs a low above 0, not {text['low']}: write linear")
     elif shape == "whole" and any(number and number % 1 for number in numbers.values()):
         faults.append("shape 'whole' needs whole numbers as value, low and high: write linear")
-    elif not shape and own:
+    elif not shape and of_user:
         return "log" if low > 0 and dimension != "1" else "linear"
     elif not shape:
         faults.append(f"column 'shape' is blank: write one of {', '.join(SHAPES)}")
     return shape
 
 
-def _known_parameters(family: str) -> tuple[str, ...]:
+def _parameters(family: str) -> tuple[str, ...]:
     """Parameters of our items and those that railcore asks for; none for a family of which it asks no certain rows."""
     asked = {need.parameter for need in row_needs(family)}
     return tuple(asked | {name for item in _family(family, None, 0).values() for name in item}) if asked else ()
 
 
-def _is_of(known: Iterable[str], parameter: str) -> bool:
-    """Whether a parameter is a known one, or one with "_" and a word more, as `variant_row` reads it."""
-    return any(f"{parameter}_".startswith(f"{each}_") for each in known)
+def _is_of(parameters: Iterable[str], parameter: str) -> bool:
+    """Whether a parameter is one of these, or one with "_" and a word more, as `variant_row` reads it."""
+    return any(f"{parameter}_".startswith(f"{plain}_") for plain in parameters)
 
 
-def _rows(path: Path, own: bool = False) -> list[Value]:
-    """Rows of a file, its family by its name; rows and items that are not filled in are not there.
+def _rows(path: Path, of_user: bool = False) -> list[Value]:
+    """Rows of a file, whose name is the family; rows and items that are not filled in are left out.
 
     Raises ValueError with the faults of the whole file.
     """
@@ -261,18 +262,23 @@ def _rows(path: Path, own: bool = False) -> list[Value]:
         raise ValueError(files.refusal(error)) from None
     except csv.Error as error:
         raise ValueError(f"{where} line {reader.line_num}: {error}: is the file cut, or a quote not closed?") from None
-    if tuple(header) not in ((COLUMNS, OLD_COLUMNS) if own else (COLUMNS,)):
+    if tuple(header) not in ((COLUMNS, OLD_COLUMNS) if of_user else (COLUMNS,)):
         divided = next((sign for sign in ";\t" if any(sign in cell for cell in header)), "")
         remedy = f"; it is divided by {divided!r}: save it with commas, and points in numbers" if divided else ""
         raise ValueError(f"{where}: columns are {list(header)}: write {','.join(COLUMNS)}{remedy}")
     rows: dict[tuple[str, str], Value] = {}
-    found: list[str] = []
+    messages: list[str] = []
     lines = [(line, row, {key: (row.get(key) or "").strip() for key in COLUMNS}) for line, row in read]
     filled = [any(text[key] for key in ("value", "low", "high", "source")) for _, _, text in lines]
     begun = {text["name"] for (_, _, text), some in zip(lines, filled, strict=True) if some and text["source"] != GIVEN}
     for (line, row, text), some in zip(lines, filled, strict=True):
         short = sum(row[column] is None for column in header)
-        if short == 1 and own and header[-1] == COLUMNS[-1] and (line < read[-1][0] or content.endswith(("\n", "\r"))):
+        if (
+            short == 1
+            and of_user
+            and header[-1] == COLUMNS[-1]
+            and (line < read[-1][0] or content.endswith(("\n", "\r")))
+        ):
             short = 0  # the row of an older file, which had no shape
         if None not in row and not short and not (some and text["name"] in begun):
             continue
@@ -282,42 +288,42 @@ def _rows(path: Path, own: bool = False) -> list[Value]:
         elif short:
             faults.append(f"{len(header) - short} cells of {len(header)}: is the file cut? Blank cells need commas too")
         else:
-            value = _value(path.stem, text, own, faults)
+            value = _value(path.stem, text, of_user, faults)
             if key in rows:
                 faults.append("duplicate row: delete one")
             rows[key] = value
-        found += [f"line {line}, {' '.join(key)}: {fault}" for fault in faults]
-    if len(found) == 1:
-        raise ValueError(f"{where} {found[0]}")
-    if found:
-        more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-        raise ValueError("\n  ".join([f"{where} has {len(found)} faults:", *found[:_SHOWN], *more]))
+        messages += [f"line {line}, {' '.join(key)}: {fault}" for fault in faults]
+    if len(messages) == 1:
+        raise ValueError(f"{where} {messages[0]}")
+    if messages:
+        more = [f"and {len(messages) - _SHOWN} more"] if len(messages) > _SHOWN else []
+        raise ValueError("\n  ".join([f"{where} has {len(messages)} faults:", *messages[:_SHOWN], *more]))
     return list(rows.values())
 
 
 @cache
-def _family(family: str, own: Path | None, _changed: int) -> dict[str, Item]:
-    """Items of a family, with the rows of an own file laid over ours; read again when that file has changed."""
+def _family(family: str, overlay: Path | None, _changed: int) -> dict[str, Item]:
+    """Items of a family, with the rows of a user's file laid over ours; read again when that file has changed."""
     rows = {(row.name, row.parameter): row for row in _rows(files.data(f"catalog/{family}.csv"))}
-    if own:
-        rows |= {(row.name, row.parameter): row for row in _rows(own, own=True)}
+    if overlay:
+        rows |= {(row.name, row.parameter): row for row in _rows(overlay, of_user=True)}
     items = dict.fromkeys(name for name, _ in rows)
     return {name: Item(name, family, tuple(row for row in rows.values() if row.name == name)) for name in items}
 
 
 def _items(family: str) -> dict[str, Item]:
-    if family not in (known := families()):
-        raise UnknownName("catalog family", family, known)
+    if family not in families():
+        raise UnknownName("catalog family", family, families())
     return _family(family, *own_version(family))
 
 
 def own_version(family: str) -> tuple[Path | None, int]:
-    """The own file that lies over a family, and when it was changed; while it is the same, so are the items."""
+    """The user's file that lies over a family, and when it was changed; while both are the same, so are the items."""
     if family not in _our_families():
         raise UnknownName("catalog family", family, _our_families())
     folder = os.environ.get("RAILCORE_CATALOG")
-    own = Path(folder or "") / f"{family}.csv"
-    return (own, own.stat().st_mtime_ns) if folder and files.regular_file(own) else (None, 0)
+    overlay = Path(folder or "") / f"{family}.csv"
+    return (overlay, overlay.stat().st_mtime_ns) if folder and files.regular_file(overlay) else (None, 0)
 
 
 @cache
@@ -371,8 +377,8 @@ def variant_row(item: Item, parameter: str, variant: str = "") -> str:
 
     Raises UnknownName for a variant that no item of the catalog has.
     """
-    if variant and variant not in (known := variants()):
-        raise UnknownName("variant", variant, known)
+    if variant and variant not in variants():
+        raise UnknownName("variant", variant, variants())
     named = f"{parameter}_{variant}"
     return named if named in item else parameter
 
@@ -384,12 +390,12 @@ def variants() -> list[str]:
 
 @cache
 def _variants(_versions: tuple) -> tuple[str, ...]:
-    found = {name for family in BOOKS for name in names(family)}
+    words = {name for family in BOOKS for name in names(family)}
     for row in values():
         for need in row_needs(row.family):
             if row.parameter.startswith(f"{need.parameter}_"):
-                found.add(row.parameter.removeprefix(f"{need.parameter}_"))
-    return tuple(sorted(found))
+                words.add(row.parameter.removeprefix(f"{need.parameter}_"))
+    return tuple(sorted(words))
 
 
 def values(kind: str | None = None) -> list[Value]:
@@ -402,12 +408,12 @@ def values(kind: str | None = None) -> list[Value]:
 
 @cache
 def _all_needs() -> dict[str, tuple[RowNeed, ...]]:
-    found: dict[str, tuple[RowNeed, ...]] = {}
-    for row in tables.read_csv(files.DATA / "catalog_rows.csv"):  # of no influence on results: no input of a run
+    needs: dict[str, tuple[RowNeed, ...]] = {}
+    for row in tables.read_csv(files.DATA / "catalog_rows.csv"):  # no result depends on it: no input of a run
         uses, required = row.pop("needed_for"), row.pop("required") == "yes"
         need = RowNeed(**row, uses=tuple(filter(None, uses.split("; "))), required=required)
-        found[need.family] = (*found.get(need.family, ()), need)
-    return found
+        needs[need.family] = (*needs.get(need.family, ()), need)
+    return needs
 
 
 def row_needs(family: str = "") -> tuple[RowNeed, ...]:
@@ -415,13 +421,13 @@ def row_needs(family: str = "") -> tuple[RowNeed, ...]:
     needs = _all_needs()
     if family and family not in _our_families():
         raise UnknownName("catalog family", family, _our_families())
-    return needs.get(family, ()) if family else tuple(need for each in needs.values() for need in each)
+    return needs.get(family, ()) if family else tuple(need for of_family in needs.values() for need in of_family)
 
 
 def related_items(family: str, name: str, gpu: str = "") -> list[tuple[str, str]]:
-    """Families and items that stand or fall together: a platform, its GPU's rates and its GPU's efficiencies.
+    """Families and items that need each other: a platform, its GPU's rates and its GPU's efficiencies.
 
-    gpu: of a platform that has no row for it yet; "" stands for one that is not known.
+    gpu: of a platform that has no row for it yet; "" for an unknown one.
     """
     if family not in _our_families():
         raise UnknownName("catalog family", family, _our_families())
@@ -433,7 +439,7 @@ def related_items(family: str, name: str, gpu: str = "") -> list[tuple[str, str]
     else:
         platforms = [key for key, box in _items("platforms").items() if box.get("gpu") == name]
         gpu = name
-    return [*(("platforms", platform) for platform in platforms), *((each, gpu) for each in GPU_FAMILIES)]
+    return [*(("platforms", platform) for platform in platforms), *((name, gpu) for name in GPU_FAMILIES)]
 
 
 def missing_rows(family: str, name: str) -> list[RowNeed]:
@@ -444,16 +450,16 @@ def missing_rows(family: str, name: str) -> list[RowNeed]:
 
 
 def rows_to_add(family: str, name: str, parameter: str = "") -> str:
-    """Rows that an item and what belongs to it lack, and the command that prints them: the end of a refusal.
+    """Rows that an item and its related items lack, and the command that prints them: the end of a refusal.
 
-    parameter: one that the item lacks: then the rows for the same uses. Without it the required ones, and for each
-    other use those that it needs. "" where nothing is missing.
+    parameter: a row that the item lacks: the text lists the rows for the same uses. Without it the text lists the
+    required rows, and for each other use its rows. "" where nothing is missing.
     """
     return _rows_to_add(related_items(family, name), (family, parameter) if parameter else None)
 
 
 def _rows_to_add(items: list[tuple[str, str]], asked: tuple[str, str] | None = None) -> str:
-    """`rows_to_add` of related items; asked: family and parameter of a row that one of them lacks."""
+    """The text of `rows_to_add` for related items. asked: family and parameter of a row that one of them lacks."""
     uses = {use for need in row_needs() if (need.family, need.parameter) == asked for use in need.uses}
     lines, lacking = [], []
     for family, name in items:

@@ -17,12 +17,13 @@ def listed_families() -> list[str]:
 
 
 def family_list(family: str) -> list[dict[str, str]]:
-    """Items of a family with their main columns; a star follows the name of one that has rows of the user's own.
+    """Items of a family with their main columns; a star follows the name of an item with rows of the user's own.
 
-    family: its name, or how it alone begins, such as "platform". "books" has the books of prices and of powers side by
-    side, with their source. A family without main columns has a row for each value. Raises UnknownName.
+    family: its name, or the first letters that it alone begins with, such as "platform". "books" lists prices and
+    powers side by side, with their source. A family without main columns has a row for each value.
+    Raises UnknownName.
     """
-    family = catalog.known_name("family", family, listed_families())
+    family = catalog.full_name("family", family, listed_families())
     if family == "books":
         return _books()
     items = [catalog.item(family, name) for name in catalog.names(family)]

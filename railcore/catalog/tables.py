@@ -33,7 +33,7 @@ def markdown_words(text: str) -> str:
 
     Without it "a|b" would be two cells, "<b>" a tag, and what is between two $ a formula.
     """
-    shown = _MARKS.sub(lambda found: f"\\{found[0]}" if found[0] not in "<>&" else html.escape(found[0]), text)
+    shown = _MARKS.sub(lambda mark: f"\\{mark[0]}" if mark[0] not in "<>&" else html.escape(mark[0]), text)
     return " ".join(shown.replace("$", _DOLLAR).splitlines())
 
 
@@ -66,7 +66,7 @@ class MarkdownText:
         return self.text
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """Rows (mappings) as CSV text with a header and plain line ends."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, columns, lineterminator="\n", extrasaction="ignore")
@@ -90,7 +90,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def markdown_table(rows: Sequence[Mapping]) -> str:
+def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows (mappings with the same keys) as a Markdown table, columns of numbers to the right.
 
     Cells are data, shown as they are, but for those of class Markdown. A number and its unit stay on one line: a space
@@ -111,7 +111,7 @@ def _cell_text(cell: object) -> str:
 
 def _unbroken(text: str) -> str:
     """Text whose numbers do not part from their units."""
-    return _AMOUNT.sub(lambda found: found[0].replace(" ", "\u00a0") if _is_unit(found[2]) else found[0], text)
+    return _AMOUNT.sub(lambda amount: amount[0].replace(" ", "\u00a0") if _is_unit(amount[2]) else amount[0], text)
 
 
 def _is_unit(symbol: str) -> bool:
@@ -121,13 +121,13 @@ def _is_unit(symbol: str) -> bool:
         return False
 
 
-def aligned_table(rows: Sequence[Mapping]) -> str:
+def aligned_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows (mappings with the same keys) as lines for a terminal, columns of numbers to the right."""
     columns = list(rows[0]) if rows else []
     lines = [columns, *([str(row[column]) for column in columns] for row in rows)]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     pads = [str.rjust if all(_numeric(row[column]) for row in rows) else str.ljust for column in columns]
-    padded = [[pad(*cell) for pad, *cell in zip(pads, line, widths, strict=True)] for line in lines]
+    padded = [[pad(cell, width) for pad, cell, width in zip(pads, line, widths, strict=True)] for line in lines]
     return "".join(f"{'  '.join(cells).rstrip()}\n" for cells in padded)
 
 
@@ -142,10 +142,21 @@ def _numeric(cell: object) -> bool:
 
 
 def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
-    """Every cell as text with so many significant digits at most, counts whole; a unit of the column in each cell.
+    """Every cell of a table as text: counts whole, quantities with a unit.
 
     "cost_usd" becomes "cost" with cells such as "305.2 M USD", "hb_domain_size" becomes "HB domain size". To be printed
     with `print(readable(table).to_string())`, or `.T.to_string()` for columns as rows.
+
+    table: in SI units, with columns named as this package names them.
+    digits: significant ones at most.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import railcore as rc
+    >>> table = pd.DataFrame({"network": ["rail-only", "Clos"], "cost_usd": [1.25e6, 2e6]})
+    >>> rc.readable(table, 3).to_dict("list")
+    {'network': ['rail-only', 'Clos'], 'cost': ['1.25 M USD', '2 M USD']}
     """
     checks.whole("digits", digits)
     columns = {}

@@ -1,4 +1,4 @@
-"""Rows of a new item of the catalog to fill in: what railcore asks of it, with units, in the files they belong to."""
+"""Blank rows for a new item of the catalog: what railcore asks of it, with units, by file."""
 
 import csv
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from railcore import catalog
 from railcore.catalog import files, tables, units
 
-_PRINTED = "processors"  # of efficiencies: that makers print, and no other GPU stands for
+_PRINTED = "processors"  # of efficiencies: makers print it, so that it is not taken from another GPU
 
 
 def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str, list[dict[str, str]]]:
@@ -33,9 +33,9 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
     """
     if like:
         catalog.item("efficiencies", like)
-    known = {need.family for need in catalog.row_needs()}
-    if family not in known:
-        raise catalog.UnknownName("template of the catalog family", family, known)
+    families = {need.family for need in catalog.row_needs()}
+    if family not in families:
+        raise catalog.UnknownName("template of the catalog family", family, families)
     if not (name := name.strip()):
         raise ValueError("name is blank: give the new item's")
     if gpu and family != "platforms":
@@ -43,14 +43,14 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
     together = [family]
     for group in (catalog.GPU_FAMILIES, tuple(catalog.BOOKS)):
         together = list(group) if family in group else together
-    wanted = [(each, name) for each in together]
+    wanted = dict.fromkeys(together, name)  # item by family
     if family == "platforms":
-        of_gpu = [(each, item) for each, item in catalog.related_items(family, name, gpu) if each != family and item]
-        lacking = any(need.required for each in of_gpu for need in catalog.missing_rows(*each))
-        wanted += of_gpu if lacking else []
-    rows = {each: [_blank_row(need, item) for need in catalog.missing_rows(each, item)] for each, item in wanted}
-    for each in catalog.BOOKS.keys() - {family}:  # a book may have prices or powers alone
-        for row in rows.get(each, ()):
+        of_gpu = {key: item for key, item in catalog.related_items(family, name, gpu) if key != family and item}
+        lacking = any(need.required for item in of_gpu.items() for need in catalog.missing_rows(*item))
+        wanted |= of_gpu if lacking else {}
+    rows = {key: [_blank_row(need, item) for need in catalog.missing_rows(key, item)] for key, item in wanted.items()}
+    for other in catalog.BOOKS.keys() - {family}:  # a book may have prices or powers alone
+        for row in rows.get(other, ()):
             row["note"] = f"optional: {row['note'].removeprefix('optional: ')}"
     for row in rows.get("platforms", ()):
         if row["parameter"] == "gpu" and gpu:
@@ -61,7 +61,7 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
     for row in rows.get("gpus", ()):
         if row["parameter"] == "maker" and like:
             row |= {"value": catalog.item("gpus", like).get("maker", ""), "source": catalog.GIVEN}
-    return {each: found for each, found in rows.items() if found}
+    return {key: blank for key, blank in rows.items() if blank}
 
 
 def _blank_row(need: catalog.RowNeed, name: str) -> dict[str, str]:
@@ -74,20 +74,20 @@ def _blank_row(need: catalog.RowNeed, name: str) -> dict[str, str]:
 def _nearest_gpu(name: str) -> str:
     """GPU of the catalog with all efficiencies whose name is the nearest."""
     whole = [
-        each
-        for each in catalog.names("efficiencies")
-        if each != name and not any(need.required for need in catalog.missing_rows("efficiencies", each))
+        gpu
+        for gpu in catalog.names("efficiencies")
+        if gpu != name and not any(need.required for need in catalog.missing_rows("efficiencies", gpu))
     ]
     return catalog.near_names(name, whole, alike=0)[0]
 
 
 def _borrowed(row: dict[str, str], gpu: str) -> dict[str, str]:
-    """What another GPU reaches, between the least and the most of all GPUs; nothing where it has no such row."""
+    """The value of another GPU, and as low and high those of all GPUs; nothing where it has no such row."""
     item, parameter = catalog.item("efficiencies", gpu), row["parameter"]
     if parameter not in item:
         return {}
-    known = [each for each in catalog.values() if (each.family, each.parameter) == ("efficiencies", parameter)]
-    ends = [end for each in known for end in (each.low, each.value, each.high) if end is not None]
+    alike = [value for value in catalog.values() if (value.family, value.parameter) == ("efficiencies", parameter)]
+    ends = [end for value in alike for end in (value.low, value.value, value.high) if end is not None]
     numbers = {"value": item[parameter], "low": min(ends), "high": max(ends)}
     source = f"modelled on {gpu}: its value; low and high of all GPUs here"
     texts = {key: f"{units.convert(number, row['unit']):.12g}" for key, number in numbers.items()}
@@ -96,7 +96,7 @@ def _borrowed(row: dict[str, str], gpu: str) -> dict[str, str]:
 
 def template_text(rows: dict[str, list[dict[str, str]]]) -> str:
     """Templates as CSV text, each after the name of its file where there are several."""
-    texts = {family: tables.csv_text(catalog.COLUMNS, found) for family, found in rows.items()}
+    texts = {family: tables.csv_text(catalog.COLUMNS, blank) for family, blank in rows.items()}
     return "".join(f"# {family}.csv\n{text}" if len(texts) > 1 else text for family, text in texts.items())
 
 
@@ -109,7 +109,7 @@ def write_template(rows: dict[str, list[dict[str, str]]], folder: Path) -> dict[
     """
     contents: dict[Path, str | bytes | None] = {}
     added = {}
-    for family, found in rows.items():
+    for family, blank in rows.items():
         path = folder / f"{family}.csv"
         before = path.read_text(encoding="utf-8-sig") if files.regular_file(path) else ""
         there = tables.read_csv(path)
@@ -117,7 +117,7 @@ def write_template(rows: dict[str, list[dict[str, str]]], folder: Path) -> dict[
         if header not in (catalog.COLUMNS, catalog.OLD_COLUMNS):
             raise ValueError(f"{path} has other columns than {','.join(catalog.COLUMNS)}: write its first line so")
         keys = {(row["name"], row["parameter"]) for row in there}
-        new = [row for row in found if (row["name"], row["parameter"]) not in keys]
+        new = [row for row in blank if (row["name"], row["parameter"]) not in keys]
         text = tables.csv_text(header, new)
         gap = "" if not before or before.endswith("\n") else "\n"
         text = before + gap + (text.partition("\n")[2] if before.strip() else text)

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from typing import Any
 
 kilo, mega, giga, tera, peta, exa = 1e3, 1e6, 1e9, 1e12, 1e15, 1e18
 KB, MB, GB, TB, PB = kilo, mega, giga, tera, peta
@@ -107,15 +108,25 @@ def dimension_of(text: str) -> str | None:
         return None
 
 
-def convert(value, to: str):
+def convert(value: Any, to: str) -> Any:
     """SI `value` (a number or an array) in the unit `to`: convert(5e10, "bit/s") = 4e11."""
     return value / unit(to)[1]
 
 
 def show(value: float, symbol: str = "", digits: int = 6) -> str:
-    """An SI value for a person: show(5e10, "bps") = "400 Gbps", show(0.375) = "0.375".
+    """An SI value for a person.
 
-    The prefix is the largest that leaves at least 1 before the unit; `digits` significant digits at most.
+    The prefix is the largest that leaves at least 1 before the unit.
+
+    value: in the SI unit of the symbol.
+    symbol: of the unit, such as "bps", "W" or "USD".
+    digits: significant ones at most.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rc.show(5e10, "bps"), rc.show(1.234e9, "W", 3), rc.show(0.375)
+    ('400 Gbps', '1.23 GW', '0.375')
     """
     if not symbol:
         return number(value, digits)

@@ -52,8 +52,8 @@ class LayerTimes:
     def gradients_s(self, rule: str = "each network") -> Any:
         """Time of the gradient exchange that computation does not hide [s], by one of `OVERLAP_RULES`.
 
-        Each network alone is the default: what its reduction takes beyond the last backward pass, summed. Of the rules
-        for reductions it exposes the most.
+        The default sums over the networks how much longer each reduction takes than the last backward pass. Of the
+        rules for reductions it exposes the most.
         """
         exposed = OVERLAP_RULES[checks.one_of("rule", rule, OVERLAP_RULES)]
         return exposed(self.steps_s, self.forward_s, self.backward_s, self.tensor_s, self.pipeline_s)
@@ -68,12 +68,11 @@ class LayerTimes:
 
     def share(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
         """Exposed share of the time in steady state: `exposed_s` / `steady_s`."""
-        exposed = self.exposed_s(rule, micro_batches)
-        return exposed / (np.asarray(micro_batches) * (self.forward_s + self.backward_s) + exposed)
+        return self.exposed_s(rule, micro_batches) / self.steady_s(rule, micro_batches)
 
 
 def _over(time: Any, cover: Any) -> Any:
-    """(time - cover)+: what of a time its cover does not hide."""
+    """Part of a time that its cover does not hide: max(0, time - cover)."""
     return np.maximum(0.0, time - cover)
 
 
@@ -81,8 +80,8 @@ def _max(*times: Any) -> Any:
     return functools.reduce(np.maximum, times)
 
 
-# What of the five steps x stays exposed, by rule. The exchange runs under the last backward pass B, in "whole period"
-# under all of a period: gradients may be late. Traffic to experts keeps a network busy, so it hides nothing.
+# Exposed part of the five steps x, by rule. The exchange runs under the last backward pass B; in "whole period", where
+# gradients may be late, under all of a period. Traffic to experts keeps a network busy, so it hides nothing.
 OVERLAP_RULES: dict[str, Callable[..., Any]] = {
     "scale-out reduce": lambda x, F, B, T, P: _over(x[1], B),
     "slowest reduce": lambda x, F, B, T, P: _over(_max(x[0], x[1], x[2]), B),
@@ -112,8 +111,12 @@ def layer_times(
 
     Parameters
     ----------
-    layer, laid, site
-        The layer, its layout, and the machine.
+    layer
+        What a layer needs (`model_layer`).
+    laid
+        Its layout on racks (`rack_layout`).
+    site
+        The racks (`datacenter_site`).
     reduce
         Of x1 and x2: "all_reduce", or "reduce_scatter", which suffices before a gather.
     recomputed
@@ -126,6 +129,14 @@ def layer_times(
     References
     ----------
     flops2024, sections 4 and 4.1, has AllReduce in x1 and x2.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> layer, site = rc.model_layer("Llama-3 405B", "fp8"), rc.datacenter_site(1000, "GB200 NVL72", "fp8")
+    >>> times = rc.layer_times(layer, rc.rack_layout(layer, site), site)
+    >>> round(float(times.share()), 2)
+    0.22
     """
     checks.one_of("reduce", reduce, ("all_reduce", "reduce_scatter"))
     fits, degrees = np.asarray(laid.tensor) > 0, (laid.tensor, laid.layers_per_rack, laid.racks_per_layer_here)

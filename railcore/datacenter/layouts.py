@@ -3,7 +3,7 @@
 A layer asks its GPUs for parameters, memory by kind, FLOPs and bytes to send. It has the proportions of a
 `Transformer` at any depth and width, so that arrays of model sizes are one call. A layout gives the tensor-parallel
 degree, replicas in all and in a rack, and racks of a layer. A rack holds one layer of the model, for g replicas
-(flops2024, section 4): pipeline stages are whole racks, gradients are summed in the rack first.
+(flops2024, section 4). Pipeline stages are whole racks; gradients are summed in the rack first.
 Symbols: L layers, which is also the pipeline-parallel degree, h hidden, s sequence length, b sequences of a
 micro-batch, r bytes of an activation element, t tensor-parallel degree, g = rack / t replicas of the layer in a rack, y
 racks that hold a layer in one datacenter.
@@ -18,7 +18,7 @@ from railcore.catalog import checks
 from railcore.catalog.arguments import (
     BytesArray,
     CountArray,
-    FlopRateArray,
+    FlopArray,
     Listed,
     NonNegative,
     NonNegativeInt,
@@ -44,8 +44,8 @@ class Layer:
     tensor_bytes: s b h r, one activation tensor as sent.
     activation_bytes: kept for the backward pass; attention scores are computed again.
     gradient_bytes: of the layer.
-    all_reduces_per_pass: of tensor_bytes over tensor ranks: after attention and feed-forward, or one for both where
-        they run side by side.
+    all_reduces_per_pass: of tensor_bytes over tensor ranks: 2, after attention and after feed-forward; 1 where both
+        run side by side.
     heads: attention heads.
     precision: bytes of everything.
     name: of the model.
@@ -56,8 +56,8 @@ class Layer:
     layers: Any
     hidden: Any
     parameters: Any
-    linear_flops: FlopRateArray
-    score_flops: FlopRateArray
+    linear_flops: FlopArray
+    score_flops: FlopArray
     tensor_bytes: BytesArray
     activation_bytes: BytesArray
     gradient_bytes: BytesArray
@@ -70,11 +70,11 @@ class Layer:
     @property
     def state_bytes(self) -> dict[str, Any]:
         """Training state of the model [bytes]: model (master and working copy), gradients, optimizer."""
-        each = self.precision
+        bytes_of = self.precision
         return {
-            "model": self.parameters * (each.master + each.weights),
-            "gradients": self.parameters * each.gradients,
-            "optimizer": self.parameters * each.optimizer,
+            "model": self.parameters * (bytes_of.master + bytes_of.weights),
+            "gradients": self.parameters * bytes_of.gradients,
+            "optimizer": self.parameters * bytes_of.optimizer,
         }
 
     @property
@@ -86,8 +86,8 @@ class Layer:
     def flops(self, recomputed: NonNegative = RECOMPUTED_PASSES) -> Any:
         """A third of the FLOPs of forward and backward pass with selective recomputation: the forward's equivalent.
 
-        (3 (linear + scores) + recomputed x scores) / 3. recomputed: passes over the scores done again; one suffices.
-        Source: Korthikanti et al. 2022, arXiv:2205.05198, Eq. (9), which has s/3h: three passes in place of one.
+        (3 (linear + scores) + recomputed x scores) / 3. recomputed: passes over the scores that are done again; one
+        suffices. Source: Korthikanti et al. 2022, arXiv:2205.05198, Eq. (9), which has s/3h: three passes.
         """
         return self.linear_flops + self.score_flops * (1 + recomputed / 3)
 
@@ -113,8 +113,10 @@ def model_layer(
         Bytes that training keeps of a parameter and of an activation, or their name in the catalog's precisions.
     micro_batch
         Sequences of a micro-batch, b.
-    layers, hidden
-        L and h of models of another size; by default the model's own.
+    layers
+        Layers L of a model of another size; by default the model's own.
+    hidden
+        Hidden width h of a model of another size; by default the model's own.
 
     Returns
     -------
@@ -124,6 +126,13 @@ def model_layer(
     ------
     ValueError
         Naming an argument that is not positive.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> layer = rc.model_layer("Llama-3 405B", "fp8")
+    >>> int(layer.layers), int(layer.hidden)
+    (126, 16384)
     """
     model, bytes_of = as_model(model), catalog_precision(bytes_of) if isinstance(bytes_of, str) else bytes_of
     depth = checks.positive("layers", model.layers if layers is None else layers)
@@ -136,7 +145,7 @@ def model_layer(
     edges = (kinds["embedding"] + kinds["positions"] + kinds["output"]) * wider
     vectors = (kinds["router"] + kinds["biases"] + kinds["norms"]) / model.layers * wider
     kept = model.layer_activation_bytes(sequence_parallel=True, recompute=1)
-    element = bytes_of.element / ELEMENT_BYTES  # in which the transformer counts
+    element = bytes_of.element / ELEMENT_BYTES  # layer_activation_bytes has ELEMENT_BYTES an element
     kept_bytes = kept["dropout"] * bytes_of.mask + (sum(kept.values()) - kept["dropout"]) * element
     linear = (flops["projections"] + flops["feed-forward"]) * wider**2 + flops["router"] * wider
     return Layer(
@@ -161,16 +170,16 @@ class Layout:
 
     tensor: t [ranks].
     layers_per_rack: g, replicas of one layer that share a rack.
-    racks_per_layer: that the racks of all datacenters allow.
-    racks_per_layer_here: y, in each datacenter. Racks beyond y in all of them hold no replica.
+    racks_per_layer: racks for a layer in all datacenters together.
+    racks_per_layer_here: y, racks for a layer in each datacenter. Other racks hold no replica.
     datacenters: that share the racks.
     device_bytes: training state of a GPU.
     active_bytes: activations of the micro-batch that a GPU computes.
     host_bytes: activations that a GPU of the first stage keeps in its host. That stage has the most micro-batches in
-        flight: L where passes alternate (1F1B); the last of L stages has one.
+        flight: L with alternating passes (1F1B).
     rack_gpus: GPUs of a rack.
     layers: L of the model.
-    warnings: what is odd but allowed: a degree that does not divide the heads, a layer that fills less than half a GPU.
+    warnings: such as a degree that does not divide the heads, or a layer that fills less than half a GPU.
     """
 
     tensor: Any
@@ -208,8 +217,10 @@ def rack_layout(layer: Layer, site: DatacenterSite, tensor: NonNegativeInt = 0, 
 
     Parameters
     ----------
-    layer, site
-        What a layer needs, and the racks. Arrays in their fields make a sweep.
+    layer
+        What a layer needs (`model_layer`); arrays in its fields make a sweep.
+    site
+        The racks (`datacenter_site`).
     tensor
         A degree of your own, a divisor of the rack's GPUs; 0 for the smallest that fits.
     strict
@@ -223,6 +234,13 @@ def rack_layout(layer: Layer, site: DatacenterSite, tensor: NonNegativeInt = 0, 
     ------
     ValueError
         Where no degree fits (it says how many bytes are missing), or the racks hold no replica.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> layer, site = rc.model_layer("Llama-3 405B", "fp8"), rc.datacenter_site(1000, "GB200 NVL72", "fp8")
+    >>> int(rc.rack_layout(layer, site).tensor)
+    1
     """
     size = int(np.max(site.rack_gpus))
     if np.any(np.asarray(site.rack_gpus) != size):
@@ -264,15 +282,16 @@ def _check_fit(t: Any, needed: Any, largest: int, here: Any, depth: Any, layer: 
     if not np.all(here >= 1):
         need, several = np.max(depth * np.asarray(site.datacenters)), np.any(np.asarray(site.datacenters) > 1)
         over = f" over {site.datacenters} datacenters" if several else ""
-        each = f"one for each layer in each datacenter{', or fewer datacenters' if several else ''}"
-        raise ValueError(f"{named}racks is {site.racks!r}{over}: give at least {need:,.0f}, {each}")
+        fewer = ", or fewer datacenters" if several else ""
+        remedy = f"give at least {need:,.0f}, one for each layer in each datacenter{fewer}"
+        raise ValueError(f"{named}racks is {site.racks!r}{over}: {remedy}")
 
 
 def _warnings(t: Any, least: Any, layer: Layer, racks: Any, here: Any, site: DatacenterSite) -> tuple[str, ...]:
-    """Oddities of a single layout; sweeps have none. least: memories of a GPU that a layer needs."""
+    """Warnings of a single layout; sweeps have none. least: memory of a layer over that of a GPU."""
     if np.ndim(t) or np.ndim(here) or not t or np.ndim(layer.hidden):
         return ()
-    found = [
+    warnings = [
         f"tensor degree {t:.0f} does not divide {what} {value:,.0f}"
         for what, value in (("heads", layer.heads), ("hidden", layer.hidden))
         if value % t
@@ -280,11 +299,11 @@ def _warnings(t: Any, least: Any, layer: Layer, racks: Any, here: Any, site: Dat
     if least <= 0.5:
         memory = float(site.memory_bytes)
         used, whole = show(least * memory, "B", 3), show(memory, "B", 3)
-        found.append(f"a layer needs {used} of a GPU's {whole}: {int(1 / least):,} layers could share one")
+        warnings.append(f"a layer needs {used} of a GPU's {whole}: {int(1 / least):,} layers could share one")
     left = site.racks - here * layer.layers * site.datacenters
     if left:
-        found.append(f"{left:,.0f} of {site.racks:,} racks are left without a layer")
+        warnings.append(f"{left:,.0f} of {site.racks:,} racks are left without a layer")
     if racks > here * site.datacenters:
         lost = racks - here * site.datacenters
-        found.append(f"{show(lost)} of a layer's racks cannot be shared evenly by {site.datacenters} datacenters")
-    return tuple(found)
+        warnings.append(f"{show(lost)} of a layer's racks cannot be shared evenly by {site.datacenters} datacenters")
+    return tuple(warnings)

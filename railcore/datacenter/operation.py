@@ -1,24 +1,20 @@
-"""What a machine is used for: the model that a budget trains on it, what training runs cost, and serving.
+"""Training on a machine: the model that a budget trains, and the time and cost of training runs.
 
 The model is loss-optimal for its time, or the largest that the racks hold. A training run costs time, energy and wear:
 T = 6 N D / (F u (1 - x) G) with N parameters that a token meets, D tokens, F peak rate of the machine, u utilization, x
 exposed share, G goodput.
-A copy that serves is p stages, each a rack of t GPUs; p batches of b sequences are in flight, one on each stage, so
-that a stage keeps b caches of the whole model. Symbols: W bytes of weights, K bytes of the cache of a sequence, L
-layers, h hidden, c tokens of context, B bandwidth of a GPU's memory, R its rate, e bytes of an activation.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog import checks, units
-from railcore.catalog.arguments import NonNegativeArray, checked
+from railcore.catalog import units
 from railcore.catalog.units import day, show
 from railcore.datacenter.exposed import layer_times
 from railcore.datacenter.layouts import Layer, model_layer, rack_layout
@@ -27,8 +23,8 @@ from railcore.training.formats import Precision, catalog_precision
 from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw, scaling_law, whole_shape
 from railcore.training.transformer import Transformer
 
-CANDIDATE_PARAMETERS = np.geomspace(1e9, 1e18, 900)  # among which the largest that fits is found, 2.3% apart
-_PUBLISHED_RUN = "Llama-3 405B"  # of the catalog's models, with a measured MFU
+CANDIDATE_PARAMETERS = np.geomspace(1e9, 1e18, 900)  # sizes of `largest_parameters`, 2.3% apart
+_PUBLISHED_RUN = "Llama-3 405B"  # a model of the catalog with a measured MFU
 
 
 def models_by_budget(
@@ -62,24 +58,25 @@ def models_by_budget(
     Columns platform, format, budget_usd, racks, gpus, power_w (of the facility), optimal_parameters,
     largest_parameters (that fit), parameters (that are trained), layers, hidden, tensor_degree, replicas,
     exposed_share, time_days (until the trained model is loss-optimal, with the exposed share of its layout) and limit:
-    "time", or what of the loss-optimal model does not fit.
+    "time", or why the loss-optimal model does not fit.
     """
-    tables, found = [], scaling_law(law_name)
+    tables, law = [], scaling_law(law_name)
     budget = np.asarray(budgets_usd, float)
     for platform in platforms:
         number_format = narrowest_format(catalog.item("platforms", platform)["gpu"])
-        bytes_of = catalog_precision(precision_for_format(number_format))
+        items = (catalog.item("precisions", name) for name in catalog.names("precisions"))
+        bytes_of = catalog_precision(next(item.name for item in items if item["rate_format"] == number_format))
         bought = datacenter_size(budget, platform, price_book)
         racks = bought.racks.astype(int)
         machine = datacenter_site(racks, platform, f"{number_format}_dense_rate", catalog_site)
-        optimal = found.parameters_after(days * day, bought.dense_flops)
+        optimal = law.parameters_after(days * day, bought.dense_flops)
         wanted, largest = layer_of_size(like, bytes_of, optimal), largest_parameters(like, bytes_of, machine)
         fits = rack_layout(wanted, machine, strict=False).tensor > 0
         trained = np.where(fits, optimal, np.minimum(optimal, largest))
-        each = layer_of_size(like, bytes_of, np.maximum(trained, CANDIDATE_PARAMETERS[0]))
-        laid = rack_layout(each, machine, strict=False)
-        share = layer_times(each, laid, machine).share()
-        needed = found.training_time(trained, bought.dense_flops * (1 - np.nan_to_num(share))) / day
+        layer = layer_of_size(like, bytes_of, np.maximum(trained, CANDIDATE_PARAMETERS[0]))
+        laid = rack_layout(layer, machine, strict=False)
+        share = layer_times(layer, laid, machine).share()
+        needed = law.training_time(trained, bought.dense_flops * (1 - np.nan_to_num(share))) / day
         columns = {
             "platform": platform,
             "format": number_format,
@@ -90,8 +87,8 @@ def models_by_budget(
             "optimal_parameters": optimal,
             "largest_parameters": largest,
             "parameters": np.where(laid.tensor > 0, trained, np.nan),
-            "layers": each.layers.astype(int),
-            "hidden": each.hidden.astype(int),
+            "layers": layer.layers.astype(int),
+            "hidden": layer.hidden.astype(int),
             "tensor_degree": laid.tensor.astype(int),
             "replicas": laid.replicas_here * machine.datacenters,
             "exposed_share": share,
@@ -102,28 +99,20 @@ def models_by_budget(
     return pd.concat(tables, ignore_index=True)
 
 
-def precision_for_format(number_format: str) -> str:
-    """The catalog's first precision whose products are in a number format. Raises ValueError for another."""
-    for name in catalog.names("precisions"):
-        if catalog.item("precisions", name)["rate_format"] == number_format:
-            return name
-    raise ValueError(f"number_format is {number_format!r}: give a rate_format of the catalog's precisions")
-
-
 def layer_of_size(like: Transformer, bytes_of: Precision, parameters: np.ndarray) -> Layer:
-    """The layer of models of so many parameters in the shape of the depth-to-width rule."""
+    """A layer of models with these parameters, in the shape of the depth-to-width rule."""
     shape = whole_shape(parameters, like.heads)
     return model_layer(like, bytes_of, 1, shape.layers, shape.hidden)
 
 
 def largest_parameters(like: Transformer, bytes_of: Precision, machine: DatacenterSite) -> np.ndarray:
-    """Parameters of the largest of SIZES, in the shape of the depth-to-width rule, that racks hold; 0 for none.
+    """The largest of CANDIDATE_PARAMETERS that the racks hold, by `layer_of_size`; 0 for none.
 
-    machine: its racks may be an array, the result has its shape.
+    The result has the shape of the machine's racks.
     """
     racks = np.asarray(machine.racks)[..., None]
-    tried = layer_of_size(like, bytes_of, CANDIDATE_PARAMETERS)
-    fits = rack_layout(tried, replace(machine, racks=racks), strict=False).tensor > 0
+    candidates = layer_of_size(like, bytes_of, CANDIDATE_PARAMETERS)
+    fits = rack_layout(candidates, replace(machine, racks=racks), strict=False).tensor > 0
     return np.max(np.where(fits, CANDIDATE_PARAMETERS, 0.0), axis=-1)
 
 
@@ -145,20 +134,14 @@ def _limits(wanted: Layer, machine: DatacenterSite) -> list[str]:
 class OperatingPrices:
     """What time on a machine costs. Fields may be arrays.
 
-    electricity_price [USD/J];
-    useful_life: over which the whole budget wears out in equal parts [s].
-    mean_load: power drawn over rated power.
-    Raises ValueError naming the argument that is out of range.
+    electricity_price: [USD/J].
+    useful_life: time over which the whole budget wears out in equal parts [s].
+    mean_load: power drawn over rated power, above 0 to 1.
     """
 
     electricity_price: Any
     useful_life: Any
     mean_load: Any = 1.0
-
-    def __post_init__(self) -> None:
-        checks.at_least("electricity_price", self.electricity_price)
-        checks.positive("useful_life", self.useful_life, "s")
-        checks.share("mean_load", self.mean_load, above_0=True)
 
     def per_second(self, machine: Sizing) -> tuple[Any, Any]:
         """Energy and wear of a machine [USD/s]: load x power x price (PUE included), cost / useful life."""
@@ -175,7 +158,7 @@ class TrainingRun:
     time_s: T.
     energy_J: of the facility in that time.
     energy_usd: price of that energy.
-    wear_usd: budget x T / useful life, more than the budget where T is longer than that life.
+    wear_usd: budget x T / useful life; more than the budget where T is longer than that life.
     """
 
     tokens: Any
@@ -195,17 +178,16 @@ class TrainingRun:
         """Cost of a token trained on [USD]."""
         return self.total_usd / self.tokens
 
-    @checked
-    def carbon_kg(self, intensity: NonNegativeArray) -> Any:
+    def carbon_kg(self, intensity: Any) -> Any:
         """Carbon dioxide of the energy [kg]: energy x carbon intensity of the power [kg/J]."""
-        return self.energy_J * checks.at_least("intensity", intensity)
+        return self.energy_J * intensity
 
 
-def operating_prices(bound: str = "value", wear: str = "value") -> OperatingPrices:
-    """Prices of the catalog. bound: "value", "low" or "high" of electricity and load; wear: of the useful life."""
+def operating_prices(
+    bound: Literal["low", "value", "high"] = "value", wear: Literal["low", "value", "high"] = "value"
+) -> OperatingPrices:
+    """Prices of the catalog. bound: of electricity price and load. wear: bound of the useful life."""
     energy, machine = catalog.item("prices", "energy"), catalog.item("operation", "machine")
-    for name, value in (("bound", bound), ("wear", wear)):
-        checks.one_of(name, value, ("low", "value", "high"))
     return OperatingPrices(
         getattr(energy.row("electricity_price"), bound),
         getattr(machine.row("useful_life"), wear),
@@ -231,9 +213,9 @@ def training_run(
     parameters, tokens
         N and D.
     machine, costs
-        What the run takes, and what its time costs.
+        The machine, and what its time costs.
     utilization
-        u, of the time that GPUs compute; a measured MFU has the exposed communication in it: x is 0 then.
+        u, of the peak rate while GPUs compute. A measured MFU contains the exposed communication: give exposed 0.
     exposed
         x, share of an iteration.
     goodput
@@ -242,17 +224,10 @@ def training_run(
     Returns
     -------
     A `TrainingRun`.
-
-    Raises
-    ------
-    ValueError
-        Naming the argument that is out of range.
     """
-    u, g = checks.share("utilization", utilization, above_0=True), checks.share("goodput", goodput, above_0=True)
-    x = checks.share("exposed", exposed, below_1=True)
-    n, d = checks.positive("parameters", parameters), checks.positive("tokens", tokens)
-    flops = FLOPS_PER_PARAMETER_TOKEN * n * d
-    return run_of_time(d, flops, flops / (machine.dense_flops * u * (1 - x) * g), machine, costs)
+    u, x, g = (np.asarray(share, float) for share in (utilization, exposed, goodput))
+    flops = FLOPS_PER_PARAMETER_TOKEN * np.asarray(parameters, float) * tokens
+    return run_of_time(tokens, flops, flops / (machine.dense_flops * u * (1 - x) * g), machine, costs)
 
 
 def run_of_time(
@@ -267,16 +242,16 @@ def run_of_time(
     time_s
         T [s].
     machine, costs
-        What the run takes, and what its time costs.
+        The machine, and what its time costs.
 
     Returns
     -------
     A `TrainingRun`.
     """
-    time = checks.positive("time_s", time_s, "seconds")[()]
+    time = np.asarray(time_s, float)[()]
     energy_rate, wear_rate = costs.per_second(machine)
-    drawn = machine.total_w * costs.mean_load * time
-    return TrainingRun(tokens, flops, time, drawn, energy_rate * time, wear_rate * time)
+    energy_J = machine.total_w * costs.mean_load * time
+    return TrainingRun(tokens, flops, time, energy_J, energy_rate * time, wear_rate * time)
 
 
 def training_time(
@@ -297,24 +272,23 @@ def training_time(
     goodput
         G, share of the wall time that advances the job.
     contingency
-        c, share of time that is added: modelled times are those of benchmarks.
+        c, added share of time, since modelled times are those of benchmarks.
 
     Returns
     -------
     Seconds.
     """
-    iterations = checks.positive("tokens", tokens) / checks.positive("batch_tokens", batch_tokens)
-    held = checks.share("goodput", goodput, above_0=True)
-    extra = 1 + checks.at_least("contingency", contingency)
-    return (iterations * np.asarray(iteration_s, float) * extra / held)[()]
+    iterations = np.asarray(tokens, float) / np.asarray(batch_tokens, float)
+    extra = 1 + np.asarray(contingency, float)
+    return (iterations * np.asarray(iteration_s, float) * extra / np.asarray(goodput, float))[()]
 
 
 def utilization_cases(gpu: str, exposed: float, goodput: float) -> pd.DataFrame:
-    """Arguments of `training_run` from the ideal to what has been measured.
+    """Arguments of `training_run` from the ideal to measured runs.
 
-    Full utilization; exposed communication; the GPU's fastest measured products on top, where the same seconds of
-    communication are the smaller share x u / (1 - x + x u); and the MFU of a published run at its high, middle and
-    low, which contains all of that and the pipeline's fill and drain.
+    Cases: full utilization; with exposed communication; with the GPU's fastest measured products too, where the same
+    seconds of communication are the smaller share x u / (1 - x + x u); and the MFU of a published run at its high,
+    middle and low, which contains all of that and the pipeline's fill and drain.
     gpu: of the catalog. exposed: x, share of an iteration at the GPU's peak rate. goodput: from the second case on.
     Columns case, utilization, exposed_share, goodput.
     """
@@ -341,8 +315,8 @@ def training_runs(
 ) -> pd.DataFrame:
     """`training_run` of each model in each case of `utilization_cases`, over its loss-optimal tokens by a law.
 
-    A mixture is taken as a dense model of the parameters that a token meets. Costs are low, middle and high by the
-    catalog's bounds, a long life being cheap.
+    A mixture counts as a dense model of the parameters that a token meets. Costs are low, middle and high by the
+    catalog's bounds; a long life is cheap.
 
     Parameters
     ----------
@@ -365,7 +339,7 @@ def training_runs(
     for name, model in models.items():
         n = float(model.active_parameters)
         d = float(law.tokens(law.compute(n)))
-        cases = utilization_cases(gpu, exposed[checks.one_of("exposed", name, exposed)], goodput)
+        cases = utilization_cases(gpu, exposed[name], goodput)
         of_model = {"model": name, "case": cases.pop("case"), "parameters": n, "tokens": d, "text_passes": d / stock}
         tables.append(pd.DataFrame(of_model).join(cases))
     table = pd.concat(tables, ignore_index=True)

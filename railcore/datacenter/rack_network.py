@@ -1,4 +1,4 @@
-"""The scale-out network of racks: what it takes of a budget and of a power, of its bill of materials."""
+"""The scale-out network of racks: its price and its power, from its bill of materials."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from railcore.catalog.checks import Ints
 from railcore.network.bill import bill_total
 from railcore.network.price_books import PriceBook, matching_books
 from railcore.network.switches import switch_model, usual_networks
@@ -15,7 +16,7 @@ from railcore.network.topology.clos import rail_parts
 
 
 class NetworkOfRacks(ABC):
-    """What the scale-out network of a number of racks costs and draws; `Sizing` counts it with the racks."""
+    """Price and power of the scale-out network by number of racks; `Sizing` adds them to those of the racks."""
 
     @abstractmethod
     def price_usd(self, racks: Any) -> Any:
@@ -30,7 +31,7 @@ class NetworkOfRacks(ABC):
 class CountedNetwork(NetworkOfRacks):
     """A network of any kind, counted anew for each number of racks.
 
-    totals: of a number of racks: price [USD] and power [W] of their network.
+    totals: number of racks -> price [USD] and power [W] of their network.
     """
 
     totals: Callable[[int], tuple[Any, Any]]
@@ -44,13 +45,13 @@ class CountedNetwork(NetworkOfRacks):
         return self._total(racks, 1)
 
     def _total(self, racks: Any, which: int) -> Any:
-        counts = np.maximum(np.asarray(racks, float), 1).astype(np.int64)  # 0 racks fit where not even one does
+        counts = _at_least_one(racks)
         return np.array([self.totals(count)[which] for count in counts.ravel().tolist()]).reshape(counts.shape)[()]
 
 
 @dataclass(frozen=True)
 class PricedNetwork(NetworkOfRacks):
-    """The network of the racks that there are, whose price [USD] and power [W] are known; arrays are sweeps."""
+    """A network of known price [USD] and power [W], for the racks that there are; arrays are sweeps."""
 
     usd: Any
     w: Any
@@ -68,17 +69,17 @@ class PricedNetwork(NetworkOfRacks):
 class RackNetwork(NetworkOfRacks):
     """Rails over racks that are one HB domain (scale-up or NVLink domain) each, with optics at both ends of all links.
 
+    Rail-optimized: the layer over the rails is not oversubscribed.
+
     rack_gpus: GPUs of a rack, each on a rail of its own.
     radix: ports of a switch at the NIC's full speed.
     prices, powers: books of prices [USD] and of listed maxima of power [W], of the NIC's link rate.
-    oversubscription: of the layer over the rails: 1 is rail-optimized, math.inf rail-only.
     """
 
-    rack_gpus: Any
-    radix: Any
+    rack_gpus: ArrayLike
+    radix: int
     prices: PriceBook
     powers: PriceBook
-    oversubscription: Any = 1.0
 
     def price_usd(self, racks: Any) -> Any:
         """Price of the network of so many racks [USD]."""
@@ -89,17 +90,21 @@ class RackNetwork(NetworkOfRacks):
         return self._total(racks, self.powers)
 
     def _total(self, racks: Any, book: PriceBook) -> Any:
-        built = np.maximum(np.asarray(racks, dtype=float), 1).astype(np.int64)  # 0 racks fit where not even one does
-        gpus = built * np.asarray(self.rack_gpus)
-        return bill_total(rail_parts(gpus, self.rack_gpus, self.radix, self.oversubscription).bill(), book)[()]
+        gpus = _at_least_one(racks) * np.asarray(self.rack_gpus)
+        return bill_total(rail_parts(gpus, self.rack_gpus, self.radix, 1.0).bill(), book)[()]
+
+
+def _at_least_one(racks: Any) -> Ints:
+    """Whole racks. 0, where not even one fits, has the network of one."""
+    return np.maximum(np.asarray(racks, float), 1).astype(np.int64)
 
 
 def rack_network(rack_gpus: ArrayLike, nic_Bps: float, price_book: str) -> RackNetwork:
-    """Rail-optimized, of the usual scale-out switch, at catalog prices and powers.
+    """The network of the usual scale-out switch, at catalog prices and powers.
 
-    rack_gpus: GPUs of a rack. nic_Bps: of a GPU's NIC, one direction [bytes/s]. price_book: of the catalog; its powers
-    are those of the same name or the default book's. Raises UnknownName for a book that the catalog lacks, and
-    ValueError for a NIC that the switch has no ports for.
+    rack_gpus: GPUs of a rack. nic_Bps: of a GPU's NIC, one direction [bytes/s]. price_book: of the catalog; powers are
+    from the power book of that name, else from the default one. Raises UnknownName for a book that the catalog lacks,
+    and ValueError for a NIC that the switch has no ports for.
     """
     switch = switch_model(usual_networks()["scale-out"]["switch"])
     radix = switch.ports * switch.ports_of_interface(nic_Bps)
@@ -107,10 +112,10 @@ def rack_network(rack_gpus: ArrayLike, nic_Bps: float, price_book: str) -> RackN
 
 
 def most_that_fit(fits: Callable[[Any], Any], most: Any) -> Any:
-    """Whole numbers up to `most` that fit, one more of which does not, found by halving; 0 where not even one does.
+    """The largest whole numbers up to `most` that fit, by halving; 0 where not even 1 fits.
 
-    fits: of an array of numbers, True where it does. What it counts should rise with the number; where it falls a
-    little on the way, a larger number may fit too.
+    fits: array of numbers -> where they fit. Cost should rise with the number; where it falls a little on the way, a
+    larger number may fit too.
     """
     low, high = np.zeros_like(np.asarray(most, dtype=float)), np.asarray(most, dtype=float)
     while np.any(low < high):

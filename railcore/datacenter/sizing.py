@@ -12,11 +12,9 @@ import pandas as pd
 from railcore import catalog
 from railcore.catalog import checks, variant_row
 from railcore.catalog.arguments import (
-    BandwidthArray,
-    BytesArray,
     CountArray,
     DollarsArray,
-    FlopRateArray,
+    NonNegativeArray,
     Quantities,
     Range,
     SecondsArray,
@@ -29,8 +27,14 @@ from railcore.datacenter.rack_network import NetworkOfRacks, most_that_fit, rack
 from railcore.network.price_books import DEFAULT_BOOK
 
 _NUMBER_FORMATS = ("fp4", "fp8", "bf16")
-_MOST_RACKS = 1e12  # whose network is still counted in whole parts
-_DEFAULT_PLATFORM = "GB200 NVL72"  # of the catalog
+_MOST_RACKS = 1e12  # up to which a network is counted in whole parts
+_DEFAULT_PLATFORM = "GB200 NVL72"
+_ROUNDING = 1 + 1e-12  # of a limit
+_Price = Annotated[Quantities, Range(0, above_0=True, example="10 GUSD")]
+_Power = Annotated[Quantities, Range(0, above_0=True, example="1.2 GW")]
+_Rate = Annotated[Quantities, Range(0, above_0=True, example="1 PFLOP/s")]
+_Memory = Annotated[Quantities, Range(0, above_0=True, example="141 GB")]
+_Bandwidth = Annotated[Quantities, Range(0, above_0=True, example="400 Gbps")]
 
 
 @checked
@@ -38,7 +42,7 @@ _DEFAULT_PLATFORM = "GB200 NVL72"  # of the catalog
 class Sizing:
     """What limits a datacenter, and what racks cost, draw and compute. Any field may be an array; all broadcast.
 
-    One limit at least is given, the others are None: budget_usd, power_w, most_gpus, most_racks.
+    At least one limit is set, the others are None: budget_usd, power_w, most_gpus, most_racks.
 
     budget_usd: of the whole datacenter [USD].
     rack_usd: price of a rack or server [USD].
@@ -47,32 +51,32 @@ class Sizing:
     gpu_dense_flops, gpu_sparse_flops: peak of a GPU without and with 2:4 sparsity [FLOP/s]; NaN where unknown.
     gpu_memory_bytes: of a GPU.
     compute_share, network_share: of the budget, for racks and for the network.
-    other_power_share: power of storage and all else but `network`, over that of the racks.
+    other_power_share: power of all else but `network`, such as storage, over that of the racks.
     pue: power usage effectiveness: facility power over IT power.
-    network: the scale-out network, counted part by part; it and the racks then share what both shares leave them of the
-        budget. None for the rule of thumb: network_share of the budget.
-    power_w: that the facility may draw, PUE x IT [W].
+    network: the scale-out network, counted part by part; racks and network together get both shares of the budget.
+        None for the rule of thumb: network_share of the budget.
+    power_w: most that the facility may draw, PUE x IT [W].
     most_gpus, most_racks: limits by count.
-    price_book: whose shares of the budget these are; "" where they were given as numbers.
-    rate_format: number format of the peaks; "" where they were given as numbers.
-    binding: the limit that leaves the fewest whole racks: "budget", "power", "gpus" or "racks", or such as "budget and
-        power" where several leave as many.
+    price_book: of the shares of the budget; "" where these are the caller's numbers.
+    rate_format: number format of the peaks; "" where these are the caller's numbers.
+    binding: the limit that leaves the fewest whole racks: "budget", "power", "gpus" or "racks", or several joined by
+        " and ".
 
-    Raises ValueError naming the argument that is out of range; for a limit too small for one rack it says what one
-    needs.
+    Raises ValueError without a limit, for a limit too small for one rack (it says what a rack needs), and for shares
+    that sum to more than 1.
     """
 
     budget_usd: DollarsArray | None
-    rack_usd: DollarsArray
-    rack_w: WattsArray
-    rack_gpus: Any
-    gpu_dense_flops: FlopRateArray
-    gpu_memory_bytes: BytesArray
+    rack_usd: _Price
+    rack_w: _Power
+    rack_gpus: Annotated[Quantities, Range(0, above_0=True)]
+    gpu_dense_flops: _Rate
+    gpu_memory_bytes: _Memory
     gpu_sparse_flops: Annotated[Any, Range(0, example="1 PFLOP/s")] = np.nan  # a NaN is read, too
-    compute_share: Any = 1.0
-    network_share: Any = 0.0
-    other_power_share: Any = 0.0
-    pue: Any = 1.0
+    compute_share: Annotated[Quantities, Range(0, 1, above_0=True)] = 1.0
+    network_share: Annotated[Quantities, Range(0, 1)] = 0.0
+    other_power_share: Annotated[Quantities, Range(0)] = 0.0
+    pue: Annotated[Quantities, Range(1)] = 1.0
     network: NetworkOfRacks | None = field(default=None, repr=False)
     power_w: WattsArray | None = None
     most_gpus: Any = None
@@ -86,19 +90,10 @@ class Sizing:
             raise ValueError(
                 "budget_usd, power_w, gpus and racks are None: give one of them, such as '10 GUSD', '1 GW' or 9216 GPUs"
             )
-        for name in ("rack_usd", "rack_w", "rack_gpus", "gpu_dense_flops", "gpu_memory_bytes"):
-            checks.positive(name, getattr(self, name))
-        for name in ("budget_usd", "power_w"):
-            if getattr(self, name) is not None:
-                checks.positive(name, getattr(self, name))
         for name in ("most_gpus", "most_racks"):
             if getattr(self, name) is not None:
                 checks.whole(name, getattr(self, name))
-        checks.share("compute_share", self.compute_share, above_0=True)
-        checks.share("network_share", self.network_share)
-        checks.at_least("other_power_share", self.other_power_share)
-        checks.at_least("pue", self.pue, 1)
-        if np.any(np.asarray(self.compute_share) + self.network_share > 1 + 1e-12):
+        if np.any(np.asarray(self.compute_share) + np.asarray(self.network_share) > _ROUNDING):
             raise ValueError(f"network_share is {self.network_share!r}: with compute_share it is more than the budget")
         most = self._most_racks
         if np.any(most["budget"] < 1):
@@ -129,19 +124,19 @@ class Sizing:
 
     @cached_property
     def _most_racks(self) -> dict[str, Any]:
-        """Whole racks that each limit leaves, infinite where it is not given."""
-        limits: dict[str, tuple[Any, Any]] = {  # and what a rack takes of it
+        """Whole racks that each limit leaves, infinite without the limit."""
+        limits: dict[str, tuple[Any, Any]] = {  # limit, and what a rack takes of it
             "budget": (self.budget_usd, np.asarray(self.rack_usd) / self._racks_share),
             "power": (self.power_w, self._rack_total_w),
             "gpus": (self.most_gpus, self.rack_gpus),
             "racks": (self.most_racks, 1),
         }
-        found = {
-            name: np.inf if limit is None else np.floor(np.asarray(limit) / rack * (1 + 1e-12))
+        most = {
+            name: np.inf if limit is None else np.floor(np.asarray(limit) / rack * _ROUNDING)
             for name, (limit, rack) in limits.items()
         }
         if self.network is None:
-            return found
+            return most
         shared = (  # limits of racks and network together
             ("budget", "budget_usd", self.network.price_usd, self._racks_share),
             ("power", "power_w", self.network.power_w, 1 / np.asarray(self.pue)),
@@ -150,10 +145,10 @@ class Sizing:
             limit, rack = limits[name]
             if limit is None:
                 continue
-            if np.any(found[name] > _MOST_RACKS):
+            if np.any(most[name] > _MOST_RACKS):
                 raise ValueError(f"{argument} is {limit!r}, more than {_MOST_RACKS:.0e} racks: give less")
-            found[name] = most_that_fit(partial(_fit_with_network, limit, rack, of_network, share), found[name])
-        return found
+            most[name] = most_that_fit(partial(_fit_with_network, limit, rack, of_network, share), most[name])
+        return most
 
     @property
     def racks(self) -> Any:
@@ -175,7 +170,7 @@ class Sizing:
 
     @cached_property
     def network_w(self) -> Any:
-        """Power of `network` [W], NaN by the rule of thumb, where it is a part of other_power_share."""
+        """Power of `network` [W]. NaN by the rule of thumb, which has it in other_power_share."""
         return np.nan if self.network is None else self.network.power_w(self.racks)
 
     @property
@@ -211,7 +206,7 @@ class Sizing:
 
     @property
     def total_usd(self) -> Any:
-        """Cost of the datacenter [USD]: the budget, or where others bind what its racks' share of one implies."""
+        """Cost of the datacenter [USD]: the budget, or where another limit binds, racks (and network) / their share."""
         shared = self.racks_usd if self.network is None else self.racks_usd + self.network_usd
         implied = shared / self._racks_share
         if self.budget_usd is None:
@@ -236,8 +231,8 @@ class Sizing:
 
 
 def _fit_with_network(limit: Any, rack: Any, of_network: Callable[[Any], Any], share: Any, racks: Any) -> Any:
-    """True where so many racks and their network keep a limit: racks x rack + network / share <= limit."""
-    return racks * rack + of_network(racks) / share <= np.asarray(limit) * (1 + 1e-12)
+    """Whether racks and their network keep a limit: racks x rack + network / share <= limit."""
+    return racks * rack + of_network(racks) / share <= np.asarray(limit) * _ROUNDING
 
 
 def narrowest_format(gpu: str) -> str:
@@ -278,12 +273,14 @@ def datacenter_size(
         "fp4", "fp8" or "bf16", by default the GPU's narrowest.
     power_w
         That the facility may draw, cooling and all (PUE x IT) [W].
-    gpus, racks
-        At most so many; GPUs that do not fill a rack are left out.
+    gpus
+        At most so many GPUs; those that do not fill a rack are left out.
+    racks
+        At most so many racks.
     network
         "parts" counts a rail-optimized network of the usual scale-out switch (`rack_network`), "shares" takes the
         book's shares of budget and power, a rule of thumb; or a `NetworkOfRacks`.
-    **changes
+    changes
         Any field of `Sizing`, in place of the catalog's.
 
     Returns
@@ -296,6 +293,13 @@ def datacenter_size(
         For names or rows that the catalog lacks.
     ValueError
         As `Sizing`: no limit, or too little of one for a rack.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> size = rc.datacenter_size("10 GUSD", "GB200 NVL72", power_w="500 MW", rate_format="fp8")
+    >>> size.binding, int(size.racks), int(size.gpus), rc.show(size.dense_flops, "FLOP/s", 3)
+    ('budget', 2048, 147456, '737 EFLOP/s')
     """
     for name, count in (("gpus", gpus), ("racks", racks)):
         if count is not None:
@@ -347,29 +351,25 @@ class DatacenterSite:
     one_way_delay_s: propagation between two of them [s].
     tail_loss_rtts: round trips that a loss at the end of a wide-area transfer adds.
 
-    Raises ValueError naming the argument that is out of range; several datacenters need a finite wan_Bps.
+    Several datacenters need a finite wan_Bps.
     """
 
     racks: Any
     rack_gpus: Any
-    gpu_rate: FlopRateArray
-    memory_bytes: BytesArray
-    hb_Bps: BandwidthArray
-    nic_Bps: BandwidthArray
-    host_Bps: BandwidthArray
+    gpu_rate: _Rate
+    memory_bytes: _Memory
+    hb_Bps: _Bandwidth
+    nic_Bps: _Bandwidth
+    host_Bps: _Bandwidth
     wan_Bps: Annotated[Quantities, Range(0, infinite=True, example="400 Gbps")] = np.inf
     datacenters: Any = 1
     one_way_delay_s: SecondsArray = 0.0
-    tail_loss_rtts: Any = 0.0
+    tail_loss_rtts: NonNegativeArray = 0.0
     made_by = "datacenter_site(racks, platform, rate)"
 
     def __post_init__(self) -> None:
         for name in ("racks", "rack_gpus", "datacenters"):
             checks.whole(name, getattr(self, name))
-        for name in ("gpu_rate", "memory_bytes", "hb_Bps", "nic_Bps", "host_Bps"):
-            checks.positive(name, getattr(self, name))
-        for name in ("one_way_delay_s", "tail_loss_rtts"):
-            checks.at_least(name, getattr(self, name))
         if np.any(np.asarray(self.datacenters) > 1):
             checks.positive("wan_Bps", self.wan_Bps)
 
@@ -397,7 +397,7 @@ def datacenter_site(
         Of the catalog's sites: datacenters, wide-area capacity and delay. By default one datacenter.
     variant
         Its rows replace others where an item has them: `variant_row`.
-    **changes
+    changes
         Any field of `DatacenterSite`, in place of the catalog's.
 
     Returns
@@ -408,6 +408,13 @@ def datacenter_site(
     ------
     UnknownName
         For names that the catalog lacks.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> site = rc.datacenter_site(1000, "GB200 NVL72", "fp8", nic_Bps="800 Gbps")
+    >>> site.rack_gpus, rc.show(site.gpu_rate, "FLOP/s")
+    (72, '5 PFLOP/s')
     """
     rack = catalog.item("platforms", platform)
     gpu = catalog.item("gpus", rack["gpu"])
@@ -426,7 +433,7 @@ def datacenter_site(
     return DatacenterSite(racks=racks, **_read(rows, changes), **changes)
 
 
-def _read(rows: Mapping[str, tuple[catalog.Item, str]], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of rows by name, counts whole; a row in whose place something is given is not looked up."""
-    values = {name: item[row] for name, (item, row) in rows.items() if name not in given}
+def _read(rows: Mapping[str, tuple[catalog.Item, str]], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of rows by name, counts whole. A row is not looked up where `changes` has the name."""
+    values = {name: item[row] for name, (item, row) in rows.items() if name not in changes}
     return values | {name: int(values[name]) for name in ("rack_gpus", "datacenters") if name in values}

@@ -1,9 +1,9 @@
-"""Copper against optics: how long a network's links are on a floor of racks, and which medium reaches that far.
+"""Copper against optics: lengths of a network's links on a floor of racks, and which medium reaches that far.
 
 Racks stand in rows. Rows stand behind each other in columns, and columns beside each other in a nearly square hall.
-Racks are numbered along the rows, up one column and down the next. All switches of a block stand at the rack of the
-block that is nearest to its centre, those of the top tier in the middle of the hall, and take no room. These are about
-the shortest lengths possible, so that copper reaches at most about the share found.
+Racks are numbered along the rows, up one column and down the next. All switches of a block stand at the rack nearest to
+the block's centre, those of the top tier in the middle of the hall; they take no room. Lengths are thus about the
+shortest possible, and the share of copper about the largest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from railcore import catalog
-from railcore.catalog.arguments import Listed
-from railcore.catalog.checks import at_least, positive, whole
 from railcore.catalog.units import Gbps, number
 
 BlockSizes = Mapping[str, tuple[int, Sequence[int]]]
@@ -28,13 +26,11 @@ class Floor:
 
     rack_pitch_m: from rack to rack along a row.
     row_pitch_m: from row to row.
-    racks_per_row: before the next row begins.
+    racks_per_row: racks of a full row.
     cross_aisle_m: between columns of rows.
     drop_m: from a switch or NIC up to the tray.
     in_rack_m: a cable within a rack.
-    slack: share of length added.
-
-    Raises ValueError for a length that is not positive, and a slack below 0.
+    slack: added share of length.
     """
 
     rack_pitch_m: float
@@ -45,15 +41,8 @@ class Floor:
     in_rack_m: float
     slack: float
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "racks_per_row", int(whole("racks_per_row", round(self.racks_per_row))))
-        for field in fields(self):
-            check = at_least if field.name == "slack" else positive
-            check(field.name, getattr(self, field.name))
-
-    def rack_positions(self, racks: Listed) -> NDArray[np.float64]:
+    def rack_positions(self, racks: int) -> NDArray[np.float64]:
         """Positions of racks in the order of their numbers [racks, 2], metres along and across the rows."""
-        racks = int(whole("racks", racks))
         width, rows = self.racks_per_row * self.rack_pitch_m + self.cross_aisle_m, -(-racks // self.racks_per_row)
         columns = max(1, round(np.sqrt(rows * self.row_pitch_m / width)))
         deep, rack = -(-rows // columns), np.arange(racks)
@@ -64,23 +53,19 @@ class Floor:
         return np.column_stack([along, across * self.row_pitch_m])
 
 
-FLOOR_PARAMETERS = {  # of the catalog, by field
-    field.name: "cable_slack" if field.name == "slack" else field.name.removesuffix("_m") for field in fields(Floor)
-}
-
-
 def catalog_floor(name: str) -> Floor:
-    """A floor of the catalog, such as "GPU hall"."""
+    """A floor of the catalog, such as "GPU hall". Raises UnknownName."""
     item = catalog.item("floor", name)
-    return Floor(**{field: item[parameter] for field, parameter in FLOOR_PARAMETERS.items()})
+    lengths = {field.name: item[field.name[:-2]] for field in fields(Floor) if field.name.endswith("_m")}
+    return Floor(**lengths, racks_per_row=round(item["racks_per_row"]), slack=item["cable_slack"])
 
 
 def rail_link_lengths(
-    floor: Floor, racks: Listed, rack_endpoints: Listed, blocks: Sequence[int]
+    floor: Floor, racks: int, rack_endpoints: int, blocks: Sequence[int]
 ) -> list[NDArray[np.float64]]:
     """Lengths of the links below tier 1, 2, ... of one rail, one for each endpoint and tier, sorted [m].
 
-    Length (|dx| + |dy| + 2 drops)(1 + slack), in_rack_m within a rack.
+    Length = (|dx| + |dy| + 2 drops)(1 + slack), or in_rack_m within a rack.
 
     Parameters
     ----------
@@ -89,19 +74,12 @@ def rail_link_lengths(
     rack_endpoints
         Endpoints e of a rack on the rail.
     blocks
-        Endpoints below a switch block of tier 1, 2, ... but the top tier, which stands in the middle of the hall.
+        Endpoints below a switch block of each tier but the top one, which stands in the middle of the hall.
 
     Returns
     -------
     Lengths of each tier.
-
-    Raises
-    ------
-    ValueError
-        A size is no whole positive number.
     """
-    for value in (rack_endpoints, *blocks):
-        whole("rack_endpoints and blocks", value)
     at = floor.rack_positions(racks)
     endpoint = np.arange(racks * rack_endpoints)
     lower, lengths = endpoint // rack_endpoints, []
@@ -124,18 +102,18 @@ def _runs(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 
 
 def _centres(at: np.ndarray, lower: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """Rack where the switches of each endpoint's block stand: the rack of the block nearest to its mean position."""
+    """Rack with the switches of each endpoint's block: the one nearest to the block's mean position."""
     rack, of_block, weight = _runs(lower, block)
     first = np.flatnonzero(np.diff(of_block, prepend=-1))
     mean = np.add.reduceat(at[rack] * weight[:, None], first) / np.add.reduceat(weight, first)[:, None]
-    off = np.abs(at[rack] - mean[of_block]).sum(axis=1).round(6)  # equally near ones: the first, whatever the last bits
+    off = np.abs(at[rack] - mean[of_block]).sum(axis=1).round(6)  # of equally near racks the first one
     return rack[np.lexsort((off, of_block))[first]][block]
 
 
 def _cable_lengths(
     floor: Floor, a: np.ndarray, b: np.ndarray, same_rack: np.ndarray, links: np.ndarray
 ) -> NDArray[np.float64]:
-    """Sorted lengths of the links from each position a to its position b; links: how many there are of each."""
+    """Sorted lengths of the links from each position a to its position b. links: number of each."""
     tray = (np.abs(a - b).sum(axis=1) + 2 * floor.drop_m) * (1 + floor.slack)
     lengths = np.where(same_rack, floor.in_rack_m, tray)
     order = np.argsort(lengths, kind="stable")
@@ -150,22 +128,23 @@ def is_copper_item(item: str) -> bool:
 def link_media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
     """Media of the catalog for links of the NIC's speed, shortest reach first.
 
-    Columns item, side (items side by side), copper, reach_m, price_usd of a whole link with both ends. Of media of one
-    reach the cheapest. optic_price: of what one end needs [USD], in place of the catalog's. Where no medium is of the
-    speed, a link is several of the fastest that divides it. Raises ValueError where none does.
+    Columns item, side (items side by side), copper, reach_m, price_usd of a whole link with both ends. Of media with
+    the same reach only the cheapest is listed. optic_price: of the optics of one end [USD], in place of the catalog's.
+    Without a medium of the speed, a link is several of the fastest one that divides it. Raises ValueError where none
+    does.
     """
     rows = []
     for name, count in _of_speed(nic_Bps).items():
         item, copper = catalog.item("transceivers", name), is_copper_item(name)
-        each = count * item["price"]
-        price = each if copper else 2 * (each if optic_price is None else optic_price)
+        items_usd = count * item["price"]
+        price = items_usd if copper else 2 * (items_usd if optic_price is None else optic_price)
         rows.append((name, count, copper, item["reach"], price))
     table = pd.DataFrame(rows, columns="item side copper reach_m price_usd".split())
     return table.sort_values(["reach_m", "price_usd"]).drop_duplicates("reach_m", ignore_index=True)
 
 
 def _of_speed(nic_Bps: float) -> dict[str, int]:
-    """Catalog media of the fastest speed that divides the NIC's, each with the number of them that the NIC needs."""
+    """Catalog media of the fastest speed that divides the NIC's, with how many of them a NIC needs."""
     speeds = {name: catalog.item("transceivers", name)["bandwidth"] for name in catalog.names("transceivers")}
     counts = {name: round(nic_Bps / speed) for name, speed in speeds.items()}
     fitting = {name: n for name, n in counts.items() if n and np.isclose(n * speeds[name], nic_Bps)}
@@ -178,7 +157,7 @@ def _of_speed(nic_Bps: float) -> dict[str, int]:
 
 
 def cheapest_link_costs(
-    floor: Floor, racks: Listed, block_sizes: BlockSizes, cables: int, media: pd.DataFrame
+    floor: Floor, racks: int, block_sizes: BlockSizes, cables: int, media: pd.DataFrame
 ) -> pd.Series:
     """Cost of the links of each network and tier, each of the cheapest medium that reaches [USD].
 
@@ -187,7 +166,7 @@ def cheapest_link_costs(
     floor, racks
         The hall and the racks in it.
     block_sizes
-        Of each network: (rack_endpoints, blocks) of `rail_link_lengths`.
+        (rack_endpoints, blocks) of `rail_link_lengths`, by network.
     cables
         Of a tier, one a GPU.
     media

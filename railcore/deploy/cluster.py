@@ -1,8 +1,7 @@
 """One GPU cluster as five networks: scale-out backend, scale-up, frontend, management, storage.
 
-Each network has what it joins, its NIC ports, parts, and a graph; the graph of all is
-the union of the five.
-Names count from 1: "D3.GPU2" is GPU 2 of node 3, "D3.NIC2" its own NIC, "D3.HB1" the scale-up switch, "D3.Storage" the
+Each network has its ends, NIC ports, parts, and a graph; the graph of the cluster is the union of the five.
+Names count from 1: "D3.GPU2" is GPU 2 of node 3, "D3.NIC2" its NIC, "D3.HB1" the scale-up switch, "D3.Storage" the
 storage NIC that the node's GPUs share, "Storage server 2" a machine beside the nodes, "Frontend.T1.S1" a switch.
 Node attributes: kind (gpu, nic, hb, switch, server), network ("" for a GPU), domain (node of the cluster), rank, rail,
 tier. Edge attributes: kind (pcie, hb, host, trunk), network, tier, links, bandwidth_Bps (one direction, all its links).
@@ -12,16 +11,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import Bandwidth, NonNegativeInt, Unbounded, checked
-from railcore.catalog.checks import one_of, positive, whole
+from railcore.catalog.arguments import Count, NonNegativeInt, Unbounded, checked
 from railcore.catalog.units import show
 from railcore.deploy.server import pcie_bandwidth
-from railcore.network.switches import SwitchModel, switch_model, usual_networks
+from railcore.network.switches import LinkRate, SwitchModel, switch_model, usual_networks
 from railcore.network.topology.bill_line import Bill
 from railcore.network.topology.clos import Parts
 from railcore.network.topology.rails import RailFabric, default_bandwidth
@@ -42,8 +41,8 @@ class ClusterNetwork:
     port_Bps: of a port, one direction [bytes/s].
     switch: its model; None within the nodes.
     servers: machines beside the nodes, with a port each.
-    rails, rails_per_switch, oversubscription: of `RailFabric`; a network of shared NICs is one Clos (rails 1).
-    hb_switches: of a node's scale-up network, 0 joins its GPUs pair by pair.
+    rails, rails_per_switch, oversubscription: of `RailFabric`. A network of shared NICs is one Clos (rails 1).
+    hb_switches: of a node's scale-up network; 0 joins its GPUs pair by pair.
     pcie_Bps: of the link between a GPU or NIC and the rest of its node.
     """
 
@@ -60,12 +59,7 @@ class ClusterNetwork:
     pcie_Bps: float = math.inf
 
     def __post_init__(self) -> None:
-        one_of("name", self.name, NETWORKS)
-        for name in ("nodes", "gpus_per_node"):
-            whole(name, getattr(self, name))
-        whole("servers", self.servers, least=0)
-        positive("port_Bps", self.port_Bps, "bytes/s")
-        _ = self.fabric
+        _ = self.fabric  # refuses sizes that do not fit
 
     @property
     def dedicated(self) -> bool:
@@ -79,7 +73,7 @@ class ClusterNetwork:
 
     @property
     def server_kind(self) -> str:
-        """What a machine beside the nodes is, "" where there is none."""
+        """Kind of the machines beside the nodes; "" without any."""
         return _SERVERS[self.name] if self.servers else ""
 
     @property
@@ -152,8 +146,8 @@ class ClusterNetwork:
     def bill(self) -> Bill:
         """Its lines; empty within the nodes. Host links of the management network are copper, all others optical.
 
-        A port is of its share of the switch's interface, a link of its own rate. NICs and scale-up links come with the
-        servers and are not listed.
+        The rate of a port is its share of the switch's interface. NICs and scale-up links come with the servers and are
+        not listed.
         """
         if self.fabric is None or self.switch is None:
             return ()
@@ -190,13 +184,11 @@ class ClusterNetwork:
                 graph.add_node(name, kind="hb", network=self.name, domain=d, rank=None, rail=None, tier=-1)
                 graph.add_edges_from(((gpu, name) for gpu in gpus), **at, bandwidth_Bps=share)
             if not self.hb_switches:
-                each = self.port_Bps / max(self.gpus_per_node - 1, 1)
-                pairs = ((a, b) for i, a in enumerate(gpus) for b in gpus[i + 1 :])
-                graph.add_edges_from(pairs, **at, bandwidth_Bps=each)
+                link_Bps = self.port_Bps / max(self.gpus_per_node - 1, 1)
+                graph.add_edges_from(combinations(gpus, 2), **at, bandwidth_Bps=link_Bps)
 
     def _add_fabric(self, graph: "nx.Graph", fabric: "nx.Graph") -> None:
-        names, own = {}, {"network": self.name, "links": 1}
-        label = self.name.capitalize()
+        names, label = {}, self.name.capitalize()
         for node, at in fabric.nodes(data=True):
             if at["kind"] == "switch":
                 names[node] = f"{label}.{node if self.dedicated else node.removeprefix('R1.')}"
@@ -213,8 +205,10 @@ class ClusterNetwork:
             graph.add_edge(*ends, kind=at["kind"], network=self.name, tier=at["tier"], links=links, bandwidth_Bps=speed)
         for nic in [node for node, at in graph.nodes(data=True) if at["kind"] == "nic"]:
             d, j = graph.nodes[nic]["domain"], graph.nodes[nic]["rank"]
-            for rank in (j,) if j else range(1, self.gpus_per_node + 1):
-                graph.add_edge(f"D{d}.GPU{rank}", nic, kind="pcie", tier=0, **own, bandwidth_Bps=self.pcie_Bps)
+            link = {"kind": "pcie", "network": self.name, "tier": 0, "links": 1, "bandwidth_Bps": self.pcie_Bps}
+            graph.add_edges_from(
+                ((f"D{d}.GPU{rank}", nic) for rank in ((j,) if j else range(1, self.gpus_per_node + 1))), **link
+            )
 
     def _port_owner(self, graph: "nx.Graph", domain: int, rank: int) -> str:
         """The NIC or server of an endpoint of the fabric, added to the graph."""
@@ -230,7 +224,7 @@ class ClusterNetwork:
         return name
 
 
-def _typical_Bps(network: str) -> Any:
+def _typical_Bps(network: str) -> float:
     return catalog.item("cluster_networks", network)["bandwidth"]
 
 
@@ -239,35 +233,35 @@ def _typical_Bps(network: str) -> Any:
 class Cluster:
     """GPU nodes and their five networks; speeds are of a port, one direction [bytes/s], by default the catalog's.
 
-    nodes, gpus_per_node.
-    rails: of the backend, by default one for each GPU of a node.
-    rails_per_switch: that share a switch.
-    oversubscription: of the switches that join rails, by default none do.
-    nic_Bps: of each GPU's own NIC.
+    nodes, gpus_per_node: sizes of the cluster.
+    rails: of the backend; 0 for one for each GPU of a node.
+    rails_per_switch: rails that share a switch.
+    oversubscription: of the switches that join rails; by default no switches join them.
+    nic_Bps: of the NIC of a GPU.
     hb_Bps, hb_switches: of a GPU in its node (scale-up).
     pcie_generation: of the links, 16 lanes each, between GPUs and NICs.
     frontend_Bps, management_Bps, storage_Bps: of a port of a node in the network that its GPUs share.
     gateways, management_servers, storage_servers: machines beside the nodes.
-    switches: model of a network that has another than usual, by its name.
+    switches: switch models by network, in place of the usual ones.
 
-    Raises ValueError naming the argument that is out of range; UnknownName for a network that there is not.
+    Raises UnknownName for a network that does not exist, and ValueError for sizes that its switches do not fit.
     """
 
-    nodes: NonNegativeInt
-    gpus_per_node: NonNegativeInt
+    nodes: Count
+    gpus_per_node: Count
     rails: NonNegativeInt = 0
     rails_per_switch: NonNegativeInt = 1
     oversubscription: Unbounded = math.inf
-    nic_Bps: Bandwidth = field(default_factory=lambda: _typical_Bps("scale-out"))
-    hb_Bps: Bandwidth = field(default_factory=lambda: default_bandwidth("hb"))
+    nic_Bps: LinkRate = field(default_factory=lambda: _typical_Bps("scale-out"))
+    hb_Bps: LinkRate = field(default_factory=lambda: default_bandwidth("hb"))
     hb_switches: NonNegativeInt = 1
     pcie_generation: NonNegativeInt = 5
-    frontend_Bps: Bandwidth = field(default_factory=lambda: _typical_Bps("frontend"))
-    management_Bps: Bandwidth = field(default_factory=lambda: _typical_Bps("management"))
-    storage_Bps: Bandwidth = field(default_factory=lambda: _typical_Bps("storage"))
-    gateways: NonNegativeInt = 1
-    management_servers: NonNegativeInt = 1
-    storage_servers: NonNegativeInt = 1
+    frontend_Bps: LinkRate = field(default_factory=lambda: _typical_Bps("frontend"))
+    management_Bps: LinkRate = field(default_factory=lambda: _typical_Bps("management"))
+    storage_Bps: LinkRate = field(default_factory=lambda: _typical_Bps("storage"))
+    gateways: Count = 1
+    management_servers: Count = 1
+    storage_servers: Count = 1
     switches: Mapping[str, SwitchModel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -275,10 +269,7 @@ class Cluster:
             raise catalog.UnknownName("network of switches", unknown[0], NETWORKS)
         if "scale-up" in self.switches:
             raise ValueError("switches has 'scale-up', which is within the nodes: give hb_switches")
-        for name in ("gateways", "management_servers", "storage_servers"):
-            whole(name, getattr(self, name))
-        whole("hb_switches", self.hb_switches, least=0)
-        _ = self.networks
+        _ = self.networks  # refuses sizes that do not fit
 
     @property
     def gpus(self) -> int:
@@ -289,7 +280,7 @@ class Cluster:
     def networks(self) -> dict[str, ClusterNetwork]:
         """The five networks by name."""
         rails = {name: getattr(self, name) for name in ("rails", "rails_per_switch", "oversubscription")}
-        of: dict[str, dict[str, Any]] = {
+        by_name: dict[str, dict[str, Any]] = {
             "scale-out": {"port_Bps": self.nic_Bps, **rails},
             "scale-up": {"port_Bps": self.hb_Bps, "hb_switches": self.hb_switches},
             "frontend": {"port_Bps": self.frontend_Bps, "servers": self.gateways},
@@ -298,7 +289,9 @@ class Cluster:
         }
         size: dict[str, Any] = {"nodes": self.nodes, "gpus_per_node": self.gpus_per_node}
         size["pcie_Bps"] = pcie_bandwidth(self.pcie_generation)
-        return {name: ClusterNetwork(name=name, **size, **of[name], switch=self._switch(name)) for name in NETWORKS}
+        return {
+            name: ClusterNetwork(name=name, **size, **by_name[name], switch=self._switch(name)) for name in NETWORKS
+        }
 
     @property
     def bill(self) -> Bill:
@@ -323,8 +316,6 @@ class Cluster:
         """The graph of these networks together, by default of all."""
         import networkx as nx
 
-        for name in names:
-            one_of("names", name, NETWORKS)
         graph = nx.compose_all([self.networks[name].graph() for name in names or NETWORKS])
         graph.graph["name"] = ", ".join(names or ["all networks"])
         return graph

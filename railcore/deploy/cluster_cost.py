@@ -1,4 +1,4 @@
-"""What the networks of a cluster cost and draw: the bill of each, at books of prices and powers."""
+"""Cost and power of a cluster's networks: their bills, at books of prices and powers."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -46,12 +46,16 @@ def cluster_network_parts(
     for name, network in cluster.networks.items():
         if not network.bill or network.parts is None or network.switch is None:
             continue
-        own = (books or {}).get(name, (prices, powers))
+        price_book, power_book = (books or {}).get(name, (prices, powers))
         counts = {column: int(getattr(network.parts, column)) for column in ("tiers", "switches", "ports", "links")}
-        pieces = {column: int(count) for column, count in bill_counts(network.bill, own[0], include).items()}
+        pieces = {column: int(count) for column, count in bill_counts(network.bill, price_book, include).items()}
         row = {"network": name, "switch": network.switch.name, **counts}
         row |= {"transceivers": pieces["transceivers"], "cables": pieces["cables"], "cost_usd": math.nan}
-        slow = [book for book in own if book.rate_Bps and FARTHEST_RATE * network.port_Bps < book.rate_Bps]
+        slow = [
+            book
+            for book in (price_book, power_book)
+            if book.rate_Bps and FARTHEST_RATE * network.port_Bps < book.rate_Bps
+        ]
         if slow:
             links, rate = units.show(network.port_Bps, "bps"), units.show(slow[0].rate_Bps or 0.0, "bps")
             warnings.append(
@@ -59,10 +63,8 @@ def cluster_network_parts(
                 "power are given. Give its own books in books."
             )
         else:
-            bought, drawn = (
-                book_of_links(family, book, network.port_Bps)
-                for family, book in zip(("prices", "powers"), own, strict=True)
-            )
+            bought = book_of_links("prices", price_book, network.port_Bps)
+            drawn = book_of_links("powers", power_book, network.port_Bps)
             totals = bill_totals(network.bill, bought, drawn, include)
             row |= {column: float(totals[column]) for column in totals if column.endswith(("_usd", "_w"))}
             copper = bool(pieces["cables"])

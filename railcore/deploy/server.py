@@ -1,7 +1,7 @@
 """A server as a graph: GPUs, their HB switch chips, PCIe switches, NICs and hosts; bandwidth between them by max-flow.
 
-Names: "GPU 0" counts from 0, "NVSwitch 1-2" is HB switch chip 2 of baseboard 1 whoever makes it, "PCIe switch 1",
-"NIC 1", "host" (all CPUs of the server), "network" (what lies beyond the NICs).
+Names: "GPU 0" counts from 0, "NVSwitch 1-2" is HB switch chip 2 of baseboard 1 of any vendor, "PCIe switch 1",
+"NIC 1", "host" (all CPUs of the server), "network" (beyond the NICs).
 Node attributes: kind (gpu, hb, pcie, nic, host, network), board, number. Edge attributes: kind (hb, pcie, ethernet),
 links (lanes of PCIe), bandwidth_Bps (one direction, all its links together; the other direction has as much).
 GPUs and the network pass nothing on.
@@ -17,9 +17,10 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import Bandwidth, Count, NonNegativeInt, checked
-from railcore.catalog.checks import one_of, positive, whole
+from railcore.catalog.arguments import Count, NonNegativeInt, checked
+from railcore.catalog.checks import one_of, whole
 from railcore.catalog.units import counted, significant
+from railcore.network.switches import LinkRate
 
 NETWORK = "network"
 SERVER_LINKS = ("hb", "pcie", "ethernet")  # kinds of edges
@@ -34,55 +35,47 @@ def pcie_bandwidth(generation: int, lanes: int = 16) -> float:
     24 bytes each, still count as data. Raises UnknownName for a generation that the catalog lacks.
     """
     item = catalog.item("pcie", f"Gen{generation}")
-    return float(whole("lanes", lanes)) * item["lane_rate"] * item["coding_payload"] / item["coding_line"]
+    return float(lanes) * item["lane_rate"] * item["coding_payload"] / item["coding_line"]
 
 
 @checked
 @dataclass(frozen=True)
 class Server:
-    """What a server is built of.
+    """Parts of a server and the links between them.
 
-    gpus, baseboards: GPUs are spread over the baseboards in equal parts.
-    chip_links: HB links of a GPU to each switch chip of its baseboard, such as (5, 4, 4, 5); () where there are no
-        chips.
+    gpus, baseboards: GPUs are spread evenly over the baseboards.
+    chip_links: HB links of a GPU to each switch chip of its baseboard, such as (5, 4, 4, 5); () without chips.
     pair_links: HB links between chips of equal number on each two baseboards, one number for each chip.
-    mesh_links: HB links between each two GPUs where no chips are.
+    mesh_links: HB links between each two GPUs without chips.
     hb_link_Bps: of one HB link, one direction.
     nics, nic_Bps: NICs and the rate of each to the network.
     pcie_generation, pcie_lanes: of the link of a GPU or NIC to its PCIe switch.
     pcie_switches: GPUs and NICs are spread over them in their order.
-    switch_lanes: lanes that one has, 0 where it is not known.
-    host_lanes: of each PCIe switch to the host; 0: no host, and PCIe switches are apart.
+    switch_lanes: lanes of a PCIe switch; 0 where unknown.
+    host_lanes: of each PCIe switch to the host; 0: no host, and nothing joins the PCIe switches.
 
-    Raises ValueError naming the argument that is out of range.
+    Raises ValueError for parts that do not fit together.
     """
 
     gpus: Count
-    hb_link_Bps: Bandwidth
-    nics: NonNegativeInt
-    nic_Bps: Bandwidth
+    hb_link_Bps: LinkRate
+    nics: Count
+    nic_Bps: LinkRate
     pcie_generation: NonNegativeInt
     chip_links: Sequence[int] = ()
-    baseboards: NonNegativeInt = 1
+    baseboards: Count = 1
     pair_links: Sequence[int] = ()
     mesh_links: NonNegativeInt = 0
-    pcie_lanes: NonNegativeInt = 16
-    pcie_switches: NonNegativeInt = 1
+    pcie_lanes: Count = 16
+    pcie_switches: Count = 1
     switch_lanes: NonNegativeInt = 0
     host_lanes: NonNegativeInt = 0
     name: str = "server"
 
     def __post_init__(self) -> None:
-        for field in ("gpus", "nics", "baseboards", "pcie_lanes", "pcie_switches"):
-            whole(field, getattr(self, field))
-        for field in ("mesh_links", "switch_lanes", "host_lanes"):
-            whole(field, getattr(self, field), least=0)
-        for field in ("hb_link_Bps", "nic_Bps"):
-            positive(field, getattr(self, field), "bytes/s")
         for field in ("chip_links", "pair_links"):
-            given = getattr(self, field)
-            object.__setattr__(self, field, tuple(int(n) for n in whole(field, list(given), 0)) if len(given) else ())
-        pcie_bandwidth(self.pcie_generation)
+            object.__setattr__(self, field, tuple(whole(field, list(getattr(self, field)), 0).tolist()))
+        pcie_bandwidth(self.pcie_generation)  # refuses an unknown generation
         if self.gpus % self.baseboards:
             raise ValueError(f"baseboards is {self.baseboards}: give a divisor of gpus {self.gpus}")
         if self.mesh_links and self.chip_links:
@@ -106,7 +99,7 @@ class Server:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What cannot be built so: lanes that the PCIe switches lack."""
+        """PCIe lanes that the switches lack."""
         lanes = pcie_lane_use(self)
         short = lanes[lanes["needed"] > lanes["lanes"]] if self.switch_lanes else lanes[:0]
         if short.empty:
@@ -168,17 +161,14 @@ class Server:
 def catalog_server(platform: str, pcie_switch: str | None = None, **changes: Any) -> Server:
     """Server of a catalog platform with all its GPUs on one baseboard; `changes` are fields of `Server`.
 
-    Where the catalog has no number of NICs, each GPU has one.
-
-    HB links of a GPU are spread over the chips as evenly as they can, the more of them first and last: 5, 4, 4, 5.
-    pcie_switch: of the catalog's pcie_switches, for the lanes that one has; its host has the lanes of a GPU.
-    Raises UnknownName, also for a platform without PCIe switches in the catalog.
+    Without a number of NICs in the catalog, each GPU has one. HB links of a GPU are spread over the chips as evenly as
+    possible, with more at both ends: 5, 4, 4, 5. pcie_switch: of the catalog's pcie_switches, for its lanes; its link
+    to the host has the lanes of a GPU. Raises UnknownName, also for a platform without PCIe switches in the catalog.
     """
     box = catalog.item("platforms", platform)
     gpus, links, chips = (int(box[name]) for name in ("gpus", "hb_links", "hb_switches"))
-    part: dict[str, Any] = {"pcie_generation": box["pcie_generation"]} if pcie_switch is None else _part(pcie_switch)
     nics = int(box.get("nics", gpus))
-    read = {
+    fields = {
         "name": platform,
         "gpus": gpus,
         "hb_link_Bps": box["hb_link_bandwidth"],
@@ -188,23 +178,22 @@ def catalog_server(platform: str, pcie_switch: str | None = None, **changes: Any
         "nic_Bps": box["nic_bandwidth"] * gpus / nics,
         "pcie_switches": int(box["pcie_switches"]),
         "host_lanes": changes.get("pcie_lanes", Server.pcie_lanes),
-        **{name: int(value) for name, value in part.items()},
     }
-    return Server(**{**read, **changes})
-
-
-def _part(pcie_switch: str) -> dict[str, float]:
-    item = catalog.item("pcie_switches", pcie_switch)
-    return {"pcie_generation": item["generation"], "switch_lanes": item["lanes"]}
+    if pcie_switch is None:
+        fields["pcie_generation"] = int(box["pcie_generation"])
+    else:
+        item = catalog.item("pcie_switches", pcie_switch)
+        fields |= {"pcie_generation": int(item["generation"]), "switch_lanes": int(item["lanes"])}
+    return Server(**{**fields, **changes})
 
 
 def _spread(links: int, chips: int) -> tuple[int, ...]:
-    """Links over chips as evenly as they can, those with one more at both ends."""
+    """Links over chips as evenly as possible, those with one more at both ends."""
     if not chips:
         return ()
-    each, more = divmod(links, chips)
+    least, more = divmod(links, chips)
     first = (more + 1) // 2
-    return tuple(each + (i < first or i >= chips - (more - first)) for i in range(chips))
+    return tuple(least + (chip < first or chip >= chips - (more - first)) for chip in range(chips))
 
 
 def pcie_lane_use(server: Server) -> pd.DataFrame:
@@ -219,13 +208,13 @@ def pcie_lane_use(server: Server) -> pd.DataFrame:
 
 
 def pcie_switches_needed(server: Server) -> int:
-    """Fewest PCIe switches of `switch_lanes` that join all GPUs and NICs, each whole on one switch.
+    """Fewest PCIe switches of `switch_lanes`, which are known, that join all GPUs and NICs, each on one switch.
 
     n = ceil((GPUs + NICs) / floor((switch_lanes - host_lanes) / pcie_lanes)). Links from switch to switch are not
-    counted: switches meet in the host. Raises ValueError where the lanes are not known.
+    counted: switches meet in the host.
     """
-    room = (whole("switch_lanes", server.switch_lanes) - server.host_lanes) // server.pcie_lanes
-    return int(-(-(server.gpus + server.nics) // room))
+    room = (server.switch_lanes - server.host_lanes) // server.pcie_lanes
+    return -(-(server.gpus + server.nics) // room)
 
 
 @dataclass(frozen=True)
@@ -245,11 +234,11 @@ def part_bandwidth(graph: nx.Graph, source: str, target: str, kinds: Sequence[st
     graph, source, target
         Of `Server.graph`, and two of its nodes.
     kinds
-        Of links that may carry it, of SERVER_LINKS: ("hb",) for what GPUs send each other over the HB network alone.
+        Of links that may carry it, of SERVER_LINKS: ("hb",) for traffic of GPUs over the HB network alone.
 
     Returns
     -------
-    The flow in this direction; the other one has as much at the same time. 0 where nothing joins them.
+    The flow in this direction; the other direction has the same at the same time. 0 without a path.
 
     Raises
     ------
@@ -260,7 +249,7 @@ def part_bandwidth(graph: nx.Graph, source: str, target: str, kinds: Sequence[st
     capacity = nx.DiGraph()
     capacity.add_nodes_from((source, target))
     for a, b in _arcs(graph, kinds, (source, target)):
-        outer = a == source or b == target  # a byte more: of equal cuts, one through links that others share is named
+        outer = a == source or b == target  # a byte more: of equal cuts, the one through shared links is named
         capacity.add_edge(a, b, capacity=round(graph.edges[a, b]["bandwidth_Bps"]) + outer)
     _, (near, _) = nx.minimum_cut(capacity, source, target)
     cut = tuple((a, b) for a, b in capacity.edges if a in near and b not in near)
@@ -274,23 +263,23 @@ def bottleneck_text(graph: nx.Graph, edges: Iterable[Edge]) -> str:
         return "not joined"
     (a, b), *more = edges
     at = [graph.edges[edge] for edge in edges]
-    links, unit = sum(each["links"] for each in at), "lanes" if at[0]["kind"] == "pcie" else "links"
+    links, unit = sum(edge["links"] for edge in at), "lanes" if at[0]["kind"] == "pcie" else "links"
     return f"{a} to {b}{f' and {len(more)} more' if more else ''}, {counted(links, unit)}"
 
 
 def flow_bandwidths(graph: nx.Graph, flows: Sequence[Edge], kinds: Sequence[str] = SERVER_LINKS) -> pd.DataFrame:
-    """What several flows reach at the same time when they share links fairly, each over all ways that it has.
+    """Rates of several flows at the same time that share links fairly, each over all its paths.
 
-    Rates are max-min fair, and routes are free, unlike those of `transport.sharing.fair_sharing`: the lowest rate is as
-    high as any routing lets it be, then the next. Each step is a linear program, largest r with flow conservation and
-    sum of flows on a link and direction <= its bandwidth; the flows with a shadow price can be no faster and keep r.
+    Rates are max-min fair over all routings, unlike those of `transport.sharing.fair_sharing`: the lowest rate is as
+    high as any routing allows, then the next. Each step is a linear program: largest r with flow conservation and sum
+    of flows on a link and direction <= its bandwidth. Flows with a shadow price can be no faster and keep r.
 
     Parameters
     ----------
     graph, kinds
         As for `part_bandwidth`.
     flows
-        From which part to which.
+        Pairs of parts: from, to.
 
     Returns
     -------
@@ -305,18 +294,18 @@ def flow_bandwidths(graph: nx.Graph, flows: Sequence[Edge], kinds: Sequence[str]
     problem = _FlowProblem(graph, list(flows), kinds)
     rates: dict[int, tuple[float, str]] = {}
     while len(rates) < len(flows):
-        rate, limited, arcs = problem.largest_rate({flow: found[0] for flow, found in rates.items()})
+        rate, limited, arcs = problem.largest_rate({flow: rate for flow, (rate, _) in rates.items()})
         rates |= {flow: (rate, bottleneck_text(graph, arcs)) for flow in limited}
     rows = [(*flow, *rates[i]) for i, flow in enumerate(flows)]
     return pd.DataFrame(rows, columns=["from", "to", "bandwidth_Bps", "bottleneck"])
 
 
 def compare_servers(servers: Sequence[Server]) -> pd.DataFrame:
-    """What GPUs of each server reach, each one direction: columns server, case, bandwidth_Bps (of a flow), bottleneck.
+    """Bandwidths of GPUs in each server, one direction: columns server, case, bandwidth_Bps (of a flow), bottleneck.
 
-    Cases: a GPU to its neighbour, and to the one half of the GPUs away, over the HB network; all GPUs to those at
-    once; a GPU, and all GPUs at once, to the network, over all NICs that PCIe reaches, not its own alone. A server of
-    one GPU has the last two.
+    Cases over the HB network: a GPU to its neighbour, a GPU to one of the other half, all GPUs to the other half at
+    once. Cases to the network, over all NICs that PCIe reaches: a GPU, all GPUs at once. A server of one GPU has the
+    last two.
     """
     rows = []
     for server in servers:
@@ -342,18 +331,18 @@ def link_table(graph: nx.Graph) -> pd.DataFrame:
 
 
 class _FlowProblem:
-    """Linear program of several flows: a variable for each flow and arc that it may take, the last one the rate."""
+    """Linear program of several flows: a variable for each flow and arc that it may take; the last one is the rate."""
 
     def __init__(self, graph: nx.Graph, flows: list[Edge], kinds: Sequence[str]):
         self.ways = [(flow, arc) for flow, ends in enumerate(flows) for arc in _arcs(graph, kinds, ends)]
         self.arcs = list(dict.fromkeys(arc for _, arc in self.ways))
         self.capacity = np.array([graph.edges[arc]["bandwidth_Bps"] for arc in self.arcs])
         self.scale = float(self.capacity.max()) if self.arcs else 1.0
-        # of equal limits the links that others share too are named: those at GPUs and network get a trifle more
+        # links at GPUs and network get a trifle more: of equal limits, links that others share are named
         outer = [any(graph.nodes[end]["kind"] in _ENDS for end in arc) for arc in self.arcs]
         self.room = self.capacity / self.scale * (1 + 1e-9 + 1e-6 * np.array(outer, float))
         nodes = list(graph)
-        # a row for each flow and node but its target: what leaves less what comes in; its source's row comes first
+        # a row for each flow and node but its target: outflow less inflow; rows of the sources come first
         self.rows = [(flow, source) for flow, (source, _) in enumerate(flows)]
         self.rows += [(flow, node) for flow, ends in enumerate(flows) for node in nodes if node not in ends]
         at = {row: i for i, row in enumerate(self.rows)}
@@ -368,7 +357,7 @@ class _FlowProblem:
         self.flows = len(flows)
 
     def largest_rate(self, fixed: dict[int, float]) -> tuple[float, list[int], list[Edge]]:
-        """Rate of the flows that are not fixed, those of them that can be no faster, and the arcs that limit them."""
+        """Rate of the flows that are not fixed, those of them that cannot be faster, and the arcs that limit them."""
         from scipy.optimize import linprog
 
         free = [flow for flow in range(self.flows) if flow not in fixed]
@@ -377,8 +366,8 @@ class _FlowProblem:
         wanted[list(fixed)] = [rate / self.scale for rate in fixed.values()]
         cost = np.zeros(len(self.ways) + 1)
         cost[-1] = -1
-        found = linprog(cost, self.load, self.room, balance, wanted, method="highs")
-        prices, limits = found.eqlin.marginals, found.ineqlin.marginals
+        solution = linprog(cost, self.load, self.room, balance, wanted, method="highs")
+        prices, limits = solution.eqlin.marginals, solution.ineqlin.marginals
         limited = [flow for flow in free if abs(prices[flow]) > 1e-9] or free
         arcs = [arc for arc, price in zip(self.arcs, limits, strict=True) if abs(price) > 1e-9]
         rate = -(limits @ self.capacity + prices @ wanted * self.scale)  # by duality, with the links as they are
@@ -386,15 +375,15 @@ class _FlowProblem:
 
 
 def _arcs(graph: nx.Graph, kinds: Sequence[str], ends: Edge) -> list[Edge]:
-    """Both directions of the links that a flow may take: of these kinds, and through no other GPU or network."""
+    """Arcs that a flow may take: links of these kinds in both directions, through no other GPU or network."""
     for kind in kinds:
         one_of("kinds", kind, SERVER_LINKS)
     source, target = ends
-    found = []
+    arcs = []
     for a, b, at in graph.edges(data=True):
-        if at["kind"] in kinds and all(n in ends or graph.nodes[n]["kind"] not in _ENDS for n in (a, b)):
-            found += [(x, y) for x, y in ((a, b), (b, a)) if x != target and y != source]
-    return found
+        if at["kind"] in kinds and all(node in ends or graph.nodes[node]["kind"] not in _ENDS for node in (a, b)):
+            arcs += [(start, end) for start, end in ((a, b), (b, a)) if start != target and end != source]
+    return arcs
 
 
 def _check_parts(graph: nx.Graph, flows: Sequence[Edge]) -> None:

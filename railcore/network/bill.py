@@ -44,17 +44,17 @@ def bill_total(bill: Bill, book: Book, include: Collection[str] = NETWORK) -> np
 def bill_counts(bill: Bill, book: Book | None = None, include: Collection[str] = NETWORK) -> dict[str, np.ndarray]:
     """What a bill counts: switches, ports, link_ends (optical), transceivers (modules that serve them), cables, NICs.
 
-    book: whose modules serve so many ends each; None for one end each. include: as of `bill_total`.
+    book: its `ends_per_module` is used; None for one module at each end. include: as of `bill_total`.
     """
-    found: dict[str, Any] = dict.fromkeys(("switches", "ports", "link_ends", "transceivers", "cables", "NICs"), 0)
+    counts: dict[str, Any] = dict.fromkeys(("switches", "ports", "link_ends", "transceivers", "cables", "NICs"), 0)
     names = {"transceiver": ("transceivers", "link_ends"), "copper cable": ("cables", ""), "NIC": ("NICs", "")}
     for line in _included(bill, include):
         pieces, units = names.get(line.part, ("switches", "ports"))
-        counted = line.units if line.count is None else line.count
-        found[pieces] = found[pieces] + (counted if book is None else book.pieces(line))
+        ordered = line.units if line.count is None else line.count
+        counts[pieces] = counts[pieces] + (ordered if book is None else book.pieces(line))
         if units:
-            found[units] = found[units] + line.units
-    return found
+            counts[units] = counts[units] + line.units
+    return counts
 
 
 def bill_totals(
@@ -96,15 +96,29 @@ def bill_table(
     ----------
     bill
         Lines whose units are numbers.
-    prices, powers
-        Books of prices [USD] and of powers [W].
+    prices
+        Book of prices [USD].
+    powers
+        Book of peak powers [W]; None for prices alone.
     include
-        As of `bill_total`.
+        Which lines count: scopes out of "switches", "switch links", "host links", "host optics".
 
     Returns
     -------
     Columns network, part, scope, tier, item, count (pieces), units (ports, ends of links, cables, NICs), cost_usd and,
     with powers, power_w; their sums are `bill_total`.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> bill = rc.rail_only(gpus=1024, hb_domain_size=8, radix=64).parts.bill()
+    >>> print(rc.bill_table(bill, rc.price_book("street2025"))[["part", "scope", "count"]].to_string(index=False))
+           part        scope  count
+         switch     switches   32.0
+    transceiver   host links 1024.0
+    transceiver  host optics 1024.0
+         switch     switches   16.0
+    transceiver switch links 2048.0
     """
     rows = []
     for line in _included(bill, include):
@@ -117,17 +131,17 @@ def bill_table(
 def merged_bill(bill: Bill) -> Bill:
     """A bill with one line for each kind of part, scope, item and rate of a network: tiers are added up (tier 0).
 
-    Sweeps that ask a bill several times are faster so.
+    Several totals of the same bill are faster so.
     """
-    found: dict[tuple, BillLine] = {}
+    lines: dict[tuple[object, ...], BillLine] = {}
     for line in bill:
         key = line.network, line.part, line.scope, line.item, line.rate_Bps, line.count is None
-        if key in found:
-            count = None if line.count is None else found[key].count + line.count
-            found[key] = replace(found[key], units=found[key].units + line.units, count=count, tier=0)
+        if key in lines:
+            count = None if line.count is None else lines[key].count + line.count
+            lines[key] = replace(lines[key], units=lines[key].units + line.units, count=count, tier=0)
         else:
-            found[key] = line
-    return tuple(found.values())
+            lines[key] = line
+    return tuple(lines.values())
 
 
 def include_text(include: Collection[str] = NETWORK) -> str:

@@ -5,7 +5,7 @@ for other links. Prices and powers of unlike link rates are refused.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -18,11 +18,10 @@ from railcore.catalog.arguments import (
     EnergyPrice,
     Listed,
     NonNegative,
-    PositiveArray,
+    Range,
     Unbounded,
     checked,
 )
-from railcore.catalog.checks import at_least, share
 from railcore.network.bill import bill_table, bill_total, bill_totals, include_text
 from railcore.network.price_books import PriceBook, check_books
 from railcore.network.topology.clos import Parts, checked_oversubscription, rail_parts
@@ -95,12 +94,16 @@ def compare_rail_networks(
 
     Parameters
     ----------
-    gpus, hb_domain_size
-        GPUs of the cluster and of an HB domain (scale-up or NVLink domain).
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
     radix
         Ports of a switch.
-    prices, powers
-        Books of prices [USD] and of peak powers [W].
+    prices
+        Book of prices [USD].
+    powers
+        Book of peak powers [W].
     share_switches
         Whether rails that are less than a switch share one in rail-only.
 
@@ -110,6 +113,14 @@ def compare_rail_networks(
     _rail_only); switch_ratio (rail-only over rail-optimized), cost_saving, power_saving; price_book, power_book,
     includes.
     attrs["warnings"]: a text where GPUs of a row do not fill HB domains, and where rail-only takes no less.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> books = rc.matching_books("street2025")
+    >>> table = rc.compare_rail_networks([1024, 16384], 8, 64, *books)
+    >>> table[["gpus", "cost_saving"]].round(2).to_dict("list")
+    {'gpus': [1024, 16384], 'cost_saving': [0.0, 0.38]}
     """
     n, k, ports = (array.ravel() for array in np.broadcast_arrays(gpus, hb_domain_size, radix))
     table = {"gpus": n, "hb_domain_size": k, "radix": ports}
@@ -131,8 +142,8 @@ def compare_rail_networks(
     return with_book_names(compared, prices, powers)
 
 
-def with_domain_warnings(table: pd.DataFrame, gpus: PositiveArray, hb_domain_size: PositiveArray) -> pd.DataFrame:
-    """A table with `domain_warnings` as attrs["warnings"]; of many rows the first that needs one, and how many do."""
+def with_domain_warnings(table: pd.DataFrame, gpus: ArrayLike, hb_domain_size: ArrayLike) -> pd.DataFrame:
+    """A table with `domain_warnings` as attrs["warnings"]: that of the first row that has one, and how many have."""
     n, k = np.broadcast_arrays(*map(np.atleast_1d, (gpus, hb_domain_size)))
     ragged = np.flatnonzero(n % k)
     texts = domain_warnings(int(n[ragged[0]]), int(k[ragged[0]])) if ragged.size else ()
@@ -173,8 +184,8 @@ def cluster_fabrics(
     shapes["rail-only"] = {}
     if planes > 1:
         shapes[f"rail-only, {planes} planes"] = {"planes": planes}
-    given = {"gpus": gpus, "hb_domain_size": hb_domain_size, "radix": radix, "rails_per_switch": None, **links}
-    return {name: RailFabric(**given, **shape) for name, shape in shapes.items()}
+    cluster = {"gpus": gpus, "hb_domain_size": hb_domain_size, "radix": radix, "rails_per_switch": None, **links}
+    return {name: RailFabric(**cluster, **shape) for name, shape in shapes.items()}
 
 
 def fabric_cost(fabric: RailFabric | PhotonicRails, prices: PriceBook, powers: PriceBook) -> dict[str, Any]:
@@ -183,7 +194,7 @@ def fabric_cost(fabric: RailFabric | PhotonicRails, prices: PriceBook, powers: P
     Parameters
     ----------
     fabric
-        Each port of whose NICs has an equal share of the NIC's rate.
+        Network whose NICs split their rate evenly over their ports.
     prices, powers
         Books of prices [USD] and of peak powers [W] for the rate of its NICs; their numbers may be arrays.
 
@@ -191,11 +202,11 @@ def fabric_cost(fabric: RailFabric | PhotonicRails, prices: PriceBook, powers: P
     -------
     cost_usd and power_w; NaN where ports are slower than the book's links and the book does not say its rate.
     """
-    bill, found, ports = fabric.parts.bill(), {}, fabric.nic_ports
+    bill, totals, ports = fabric.parts.bill(), {}, fabric.nic_ports
     for name, book in (("cost_usd", prices), ("power_w", powers)):
-        known = ports == 1 or book.rate_Bps is not None
-        found[name] = bill_total(bill, book.of_ports(ports))[()] if known else np.nan
-    return found
+        scalable = ports == 1 or book.rate_Bps is not None
+        totals[name] = bill_total(bill, book.of_ports(ports))[()] if scalable else np.nan
+    return totals
 
 
 def _network_row(fabric: RailFabric, prices: PriceBook, powers: PriceBook) -> dict[str, Any]:
@@ -234,12 +245,18 @@ def cluster_networks(
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch.
     oversubscription
         Of the layer over the rails, and of the leaves of the Clos; 1 or infinite for neither.
-    prices, powers
-        Books of prices [USD] and of peak powers [W].
+    prices
+        Book of prices [USD].
+    powers
+        Book of peak powers [W].
 
     Returns
     -------
@@ -252,6 +269,19 @@ def cluster_networks(
     there is no such network: the numbers of its row are NaN, and its note says so. The note of rail-only says where it
     takes no less than rail-optimized. attrs["warnings"]: texts why, and what to do; where the GPUs do not fill HB
     domains or all are in one; where a book is scaled from another link rate.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> books = rc.matching_books("street2025")
+    >>> table = rc.cluster_networks(4096, 8, 64, 4.0, *books)
+    >>> print(table[["network", "tiers", "switches"]].to_string(index=False))
+              network  tiers  switches
+       rail-optimized      3       320
+                 Clos      3       320
+    rails + layer 4:1      3       256
+     Clos, leaves 4:1      3       146
+            rail-only      2       192
     """
     fabrics = cluster_fabrics(gpus, hb_domain_size, radix, [oversubscription])
     rows = [{"network": name, **_network_row(fabric, prices, powers)} for name, fabric in fabrics.items()]
@@ -274,7 +304,6 @@ def cluster_networks(
     return table
 
 
-@checked
 def cluster_breakdown(
     gpus: Count, hb_domain_size: Count, radix: Listed, oversubscription: Unbounded, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
@@ -298,15 +327,21 @@ def cluster_breakdown(
     return with_book_names(pd.concat(tables, ignore_index=True), prices, powers)
 
 
-def energy(power_w: ArrayLike, years: float, pue: float = 1.0, load: float = 1.0) -> np.ndarray:
-    """Energy drawn over years [J]: power x load x PUE x time.
+def total_cost(
+    purchase_usd: ArrayLike, power_w: ArrayLike, years: float, electricity_price: float, pue: float, load: float = 1.0
+) -> dict[str, np.ndarray]:
+    """Cost of owning a network over years: purchase, energy and their sum [USD].
+
+    energy = power x load x PUE x time.
 
     Parameters
     ----------
-    power_w
-        Peak power [W].
+    purchase_usd, power_w
+        Price [USD] and peak power [W].
     years
         Time in use.
+    electricity_price
+        Price of energy [USD/J].
     pue
         Power of the facility over that of its IT, at least 1.
     load
@@ -314,42 +349,10 @@ def energy(power_w: ArrayLike, years: float, pue: float = 1.0, load: float = 1.0
 
     Returns
     -------
-    Energy of each power [J].
-
-    Raises
-    ------
-    ValueError
-        An argument is out of its range.
-    """
-    power, time = at_least("power_w", power_w), at_least("years", years) * units.year
-    return power * share("load", load) * at_least("pue", pue, 1) * time
-
-
-def total_cost(
-    purchase_usd: ArrayLike, power_w: ArrayLike, years: float, electricity_price: float, pue: float, load: float = 1.0
-) -> dict[str, np.ndarray]:
-    """Cost of owning a network over years: purchase, energy and their sum [USD].
-
-    Parameters
-    ----------
-    purchase_usd, power_w
-        Price [USD] and peak power [W].
-    years, pue, load
-        As in `energy`.
-    electricity_price
-        Price of energy [USD/J].
-
-    Returns
-    -------
     purchase_usd, energy_usd and total_usd.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of its range.
     """
     purchase = np.asarray(purchase_usd, float)
-    energy_usd = energy(power_w, years, pue, load) * at_least("electricity_price", electricity_price)
+    energy_usd = np.asarray(power_w, float) * load * pue * (years * units.year) * electricity_price
     return {"purchase_usd": purchase, "energy_usd": energy_usd, "total_usd": purchase + energy_usd}
 
 
@@ -362,25 +365,46 @@ def ownership_costs(
     powers: PriceBook,
     years: NonNegative,
     electricity_price: EnergyPrice,
-    pue: NonNegative,
+    pue: Annotated[float, Range(1)],
 ) -> pd.DataFrame:
     """Cost over years of rail-optimized and rail-only networks at full load, all optics and with copper to the hosts.
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch. Rails that are less than a switch share one in
-        rail-only.
-    prices, powers
-        Books of prices [USD] and of peak powers [W].
-    years, electricity_price, pue
-        As in `total_cost`.
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch. Rails that are less than a switch share one in rail-only.
+    prices
+        Book of prices [USD].
+    powers
+        Book of peak powers [W].
+    years
+        Years that the network runs.
+    electricity_price
+        Price of energy [USD/J], or a text such as "0.1 USD/kWh".
+    pue
+        Power usage effectiveness: power of the facility over that of its IT.
 
     Returns
     -------
     Columns network, host_links, power_w, purchase_usd, energy_usd, total_usd, price_book, power_book.
     attrs["warnings"]: texts where the GPUs do not fill HB domains, and where a book has no copper and its rows are left
     out.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> books = rc.matching_books("street2025")
+    >>> table = rc.ownership_costs(1024, 8, 64, *books, years=4, electricity_price="0.1 USD/kWh", pue=1.2)
+    >>> print(table[["network", "host_links"]].to_string(index=False))
+           network host_links
+    rail-optimized     optics
+    rail-optimized     copper
+         rail-only     optics
+         rail-only     copper
     """
     check_books(prices, powers)
     rows, without = [], [book.name for book in (prices, powers) if book.dac is None and not book.copper_name]

@@ -11,12 +11,6 @@ def earth_radius_m() -> float:
     return catalog.item("wide_area", "Earth")["radius"]
 
 
-def _check_degrees(most: float, **given: ArrayLike) -> None:
-    for name, degrees in given.items():
-        if not np.all(np.abs(np.asarray(degrees, float)) <= most):
-            raise ValueError(f"{name} is {degrees!r}: give degrees from {-most} to {most}")
-
-
 def great_circle_distance(
     latitude_a: ArrayLike, longitude_a: ArrayLike, latitude_b: ArrayLike, longitude_b: ArrayLike
 ) -> np.ndarray:
@@ -34,14 +28,7 @@ def great_circle_distance(
     Returns
     -------
     D [m], with R of the catalog's Earth.
-
-    Raises
-    ------
-    ValueError
-        A latitude outside [-90, 90] or a longitude outside [-180, 180].
     """
-    _check_degrees(90, latitude_a=latitude_a, latitude_b=latitude_b)
-    _check_degrees(180, longitude_a=longitude_a, longitude_b=longitude_b)
     phi_a, lambda_a, phi_b, lambda_b = map(np.radians, (latitude_a, longitude_a, latitude_b, longitude_b))
     across = np.cos(phi_a) * np.cos(phi_b) * np.sin((lambda_b - lambda_a) / 2) ** 2
     chord = np.sqrt(np.minimum(np.sin((phi_b - phi_a) / 2) ** 2 + across, 1))
@@ -49,12 +36,7 @@ def great_circle_distance(
 
 
 def unit_vectors(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
-    """Points of the unit sphere, shape (n, 3): (cos phi cos lambda, cos phi sin lambda, sin phi), from degrees.
-
-    Raises ValueError for a latitude outside [-90, 90] and a longitude outside [-180, 180].
-    """
-    _check_degrees(90, latitude=latitude)
-    _check_degrees(180, longitude=longitude)
+    """Points of the unit sphere, shape (n, 3): (cos phi cos lambda, cos phi sin lambda, sin phi), from degrees."""
     phi, lam = np.radians(np.atleast_1d(latitude).astype(float)), np.radians(np.atleast_1d(longitude).astype(float))
     return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=-1)
 
@@ -66,19 +48,20 @@ def degrees_of(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def chord_length(distance_m: float) -> float:
-    """Straight line through the unit sphere between points a great-circle distance apart: 2 sin(D / 2R)."""
+    """Straight line between points of the unit sphere a great-circle distance D apart: 2 sin(D / 2R)."""
     return float(2 * np.sin(min(distance_m / (2 * earth_radius_m()), np.pi / 2)))
 
 
 def chord_distance(chord: ArrayLike) -> np.ndarray:
-    """Great circle between points of the unit sphere so far apart in a straight line [m]: 2 R arcsin(chord / 2)."""
+    """Great circle between points of the unit sphere a straight line `chord` apart [m]: 2 R arcsin(chord / 2)."""
     return 2 * np.arcsin(np.asarray(chord) / 2) * earth_radius_m()
 
 
 def great_circle_way(start: tuple[float, float], end: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
-    """Latitude and longitude [degrees] of 41 points along the shortest way between two places, given likewise.
+    """Latitude and longitude [degrees] of 41 points along the shortest way between two places.
 
     (start sin (1 - t) d + end sin t d) / sin d of their unit vectors, d the angle between them, t from 0 to 1.
+    start, end: (latitude, longitude) [degrees].
     """
     one, other = unit_vectors(*np.array([start, end]).T)
     d = np.arccos(np.clip(one @ other, -1, 1)) or 1e-9

@@ -6,7 +6,6 @@ from itertools import groupby
 from railcore import catalog
 from railcore.catalog import units, variant_row
 from railcore.catalog.arguments import si
-from railcore.catalog.checks import positive, whole
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def platform_links(
     hb: str | float | None = None,
     document: str = "",
 ) -> PlatformLinks:
-    """Links of a catalog platform; what is given stands in place of its own.
+    """Links of a catalog platform, or others in their place.
 
     Parameters
     ----------
@@ -67,18 +66,15 @@ def platform_links(
     Raises
     ------
     ValueError
-        For a value out of range, and UnknownName for a name that the catalog lacks.
+        For a text that is no bandwidth, and UnknownName for a name that the catalog lacks.
     """
     box = catalog.item("platforms", platform)
-    given = {"gpus": hb_domain_size, "hb_bandwidth": hb, "nic_bandwidth": nic}
-    values, origins = {}, []
-    for name, value in given.items():
+    hb, nic = si("hb", hb, "400 Gbps"), si("nic", nic, "400 Gbps")
+    others = {"gpus": hb_domain_size, "hb_bandwidth": hb, "nic_bandwidth": nic}
+    values, origins = [], []
+    for name, value in others.items():
         row = variant_row(box, name, document)
-        values[name] = box[row] if value is None else value
+        values.append(box[row] if value is None else value)
         origins.append("given" if value is not None else "of the platform" if row == name else f"of {document}")
-    size = int(whole("hb_domain_size", values.pop("gpus")))
-    speeds = {
-        name: float(positive(name, si(name, value, "400 Gbps"), "bytes/s"))
-        for name, value in zip(("hb", "nic"), values.values(), strict=True)
-    }
-    return PlatformLinks(platform, size, speeds["hb"], speeds["nic"], tuple(origins))
+    size, hb_Bps, nic_Bps = values
+    return PlatformLinks(platform, int(size), float(hb_Bps), float(nic_Bps), tuple(origins))

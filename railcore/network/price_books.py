@@ -1,5 +1,6 @@
 """Books of prices and powers: what the parts of a network cost or draw, by kind of part or by item of the catalog."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,8 +9,9 @@ import numpy as np
 
 from railcore import catalog
 from railcore.catalog import units
-from railcore.catalog.arguments import Bandwidth, Count, Quantity, checked, si
+from railcore.catalog.arguments import Count, Quantity, checked, si
 from railcore.catalog.checks import at_least, one_of, positive
+from railcore.network.switches import LinkRate
 from railcore.network.topology.bill_line import BillLine
 
 DEFAULT_BOOK = "street2025"  # of the catalog: gives what a book of one's own leaves out, powers or copper
@@ -33,14 +35,23 @@ class PriceBook:
     typical_port: in a book of powers, what a switch port draws on average; None where the book has none.
     ends_per_module: ends of links that one optical module serves: 2 for a twin-port one.
     name: where the numbers come from; tables show it.
-    copper_name, circuit_name: books of the catalog whose copper and circuit ports count where this one has none; ""
-        for the same as the others. They are read when they are asked for.
+    copper_name: book of the catalog whose copper counts where this one has none; "" for `cable`'s own. It is read when
+        it is asked for.
+    circuit_name: the same for ports of circuit switches.
     rate_Bps: link rate of the parts, one direction [bytes/s], or None.
-    source_Bps, copper_source_Bps: link rate that the numbers were scaled from [bytes/s]; None where none were.
+    source_Bps: link rate that the numbers were scaled from [bytes/s]; None where none were.
+    copper_source_Bps: the same of the copper.
     unit: "USD" or "W"; "" where only numbers are given. A book of one unit is not taken for the other.
     rate_exponent: how the numbers rise with the link rate; None for the catalog's, row rate_exponent of `scaling`.
 
     Raises ValueError for what is below 0.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> book = rc.PriceBook(port="600 USD", transceiver="400 USD", rate_Bps="400 Gbps", name="quote")
+    >>> book.port, book.unit, book.at_rate("800 Gbps").port
+    (600.0, 'USD', 1200.0)
     """
 
     port: Quantity
@@ -52,63 +63,66 @@ class PriceBook:
     name: str = field(default="given", kw_only=True)
     copper_name: str = field(default="", kw_only=True)
     circuit_name: str = field(default="", kw_only=True)
-    rate_Bps: Bandwidth | None = field(default=None, kw_only=True)
-    source_Bps: Any = field(default=None, kw_only=True)
-    copper_source_Bps: Any = field(default=None, kw_only=True)
+    rate_Bps: LinkRate | None = field(default=None, kw_only=True)
+    source_Bps: float | None = field(default=None, kw_only=True)
+    copper_source_Bps: float | None = field(default=None, kw_only=True)
     unit: str = field(default="", kw_only=True)
-    rate_exponent: Any = field(default=None, kw_only=True)
+    rate_exponent: float | None = field(default=None, kw_only=True)
     made_by = "PriceBook(port=..., transceiver=...), price_book(name) or power_book(name)"
 
     def __post_init__(self) -> None:
-        given = {name: getattr(self, name) for name in _NUMBERS}
-        said = [unit for unit in ("USD", "W") if unit in map(units.dimension_of, given.values())]
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        said = [unit for unit in ("USD", "W") if unit in map(units.dimension_of, numbers.values())]
         if len(said) > 1:
-            values = ", ".join(f"{name} {value!r}" for name, value in given.items() if value is not None)
+            values = ", ".join(f"{name} {value!r}" for name, value in numbers.items() if value is not None)
             raise ValueError(f"book {self.name!r} mixes USD and W ({values}): give all in USD or all in W")
         one_of("unit", self.unit, ("", "USD", "W"))
         object.__setattr__(self, "unit", self.unit or "".join(said))
-        for name, value in given.items():
+        for name, value in numbers.items():
             if value is not None:
                 object.__setattr__(self, name, si(name, value, "25 W" if self.unit == "W" else "600 USD"))
                 at_least(name, getattr(self, name))
         positive("ends_per_module", self.ends_per_module)
-        if self.rate_Bps is not None:
-            object.__setattr__(self, "rate_Bps", si("rate_Bps", self.rate_Bps, "400 Gbps"))
-            positive("rate_Bps", self.rate_Bps, "bytes/s")
+        for name in ("rate_Bps", "source_Bps", "copper_source_Bps"):
+            if (rate := getattr(self, name)) is not None:
+                object.__setattr__(self, name, si(name, rate, "400 Gbps"))
+                positive(name, getattr(self, name), "bytes/s")
+        if self.rate_exponent is not None:
+            at_least("rate_exponent", self.rate_exponent, -math.inf)
 
     @property
     def cable(self) -> float:
         """`dac`, or that of book `copper_name` at this one's link rate. Raises ValueError where there is none."""
-        if (found := self._filled("dac").dac) is None:
+        if (number := self._filled("dac").dac) is None:
             raise ValueError(f"book {self.name!r} has no dac, the number of a copper cable: give it")
-        return found
+        return number
 
     @property
     def circuit(self) -> float:
         """`circuit_port`, or that of book `circuit_name`. Raises ValueError where there is none."""
-        if (found := self._filled("circuit_port").circuit_port) is None:
+        if (number := self._filled("circuit_port").circuit_port) is None:
             raise ValueError(
                 f"book {self.name!r} has no circuit_port, the number of a port of an optical circuit switch: give it"
             )
-        return found
+        return number
 
     def _filled(self, *parts: str) -> "PriceBook":
-        """The book with the numbers of some fields that others have in its place."""
-        found: dict[str, Any] = {}
+        """The book with numbers of these fields: its own, or those of the books `copper_name` and `circuit_name`."""
+        others: dict[str, Any] = {}
         if not self.unit:
             return self
         if "dac" in parts and self.dac is None and self.copper_name:
             usual = replace(_book(self._family, self.copper_name), rate_exponent=self.rate_exponent)
             usual = usual if self.rate_Bps is None else usual.at_rate(self.rate_Bps)
             usual = usual._filled("dac")
-            found |= {"dac": usual.dac, "copper_source_Bps": usual.copper_source_Bps or usual.source_Bps}
+            others |= {"dac": usual.dac, "copper_source_Bps": usual.copper_source_Bps or usual.source_Bps}
         if "circuit_port" in parts and self.circuit_port is None and self.circuit_name:
-            found["circuit_port"] = _book(self._family, self.circuit_name).circuit
-        return replace(self, **found) if found else self
+            others["circuit_port"] = _book(self._family, self.circuit_name).circuit
+        return replace(self, **others) if others else self
 
     @property
     def _family(self) -> str:
-        """Of the catalog, by the unit."""
+        """The catalog's family of books of this unit."""
         return next(family for family, (_, unit) in catalog.BOOKS.items() if unit == self.unit)
 
     @property
@@ -149,24 +163,23 @@ class PriceBook:
         return (f"{what} of {self.name} are of {links}",)
 
     @checked
-    def at_rate(self, rate_Bps: Bandwidth) -> "PriceBook":
+    def at_rate(self, rate_Bps: LinkRate) -> "PriceBook":
         """The book for links of another rate, all times (rate / its own) ** rate_exponent; `label`, `warnings` say so.
 
         Light passes a circuit switch at any rate: its port stays what it is. Raises ValueError for a book without a
         rate, and for one that has no rate_exponent and says neither USD nor W.
         """
-        rate = positive("rate_Bps", si("rate_Bps", rate_Bps, "400 Gbps"), "bytes/s").item()
         if self.rate_Bps is None:
             raise ValueError(
-                f"book {self.name!r} has no rate_Bps, and links are of {_rate_text(rate)}: give it the link "
+                f"book {self.name!r} has no rate_Bps, and links are of {_rate_text(rate_Bps)}: give it the link "
                 "rate of its parts, one direction"
             )
-        if rate == self.rate_Bps:
+        if rate_Bps == self.rate_Bps:
             return self
-        factor = (rate / self.rate_Bps) ** self._rate_exponent
+        factor = (rate_Bps / self.rate_Bps) ** self._rate_exponent
         scaled = self.times({part: factor for part in _NUMBERS if getattr(self, part) is not None})
         sources: dict[str, Any] = {"source_Bps": self.source_Bps or self.rate_Bps, "circuit_port": self.circuit_port}
-        return replace(scaled, rate_Bps=rate, copper_source_Bps=self.copper_source_Bps or self.rate_Bps, **sources)
+        return replace(scaled, rate_Bps=rate_Bps, copper_source_Bps=self.copper_source_Bps or self.rate_Bps, **sources)
 
     @checked
     def of_ports(self, ports: Count) -> "PriceBook":
@@ -191,12 +204,15 @@ class PriceBook:
         )
 
     def with_exponent(self, exponent: Any) -> "PriceBook":
-        """The book as another exponent gives it: what was scaled is scaled anew, and `at_rate` takes it."""
+        """The book with another rate_exponent: what was scaled to the book's rate is scaled anew."""
         old, rate = self._rate_exponent, self.rate_Bps
-        steps = {"port": self.source_Bps, "transceiver": self.source_Bps, "typical_port": self.source_Bps}
-        steps["dac"] = self.copper_source_Bps or self.source_Bps
-        steps = {part: source for part, source in steps.items() if source and rate and getattr(self, part) is not None}
-        factors = {part: (rate / source) ** (exponent - old) for part, source in steps.items()}
+        sources: dict[str, float | None] = dict.fromkeys(("port", "transceiver", "typical_port"), self.source_Bps)
+        sources["dac"] = self.copper_source_Bps or self.source_Bps
+        factors = {
+            part: (rate / source) ** (exponent - old)
+            for part, source in sources.items()
+            if source and rate and getattr(self, part) is not None
+        }
         return replace(self.times(factors), rate_exponent=exponent)
 
     def times(self, factors: Mapping[str, Any]) -> "PriceBook":
@@ -209,19 +225,19 @@ class PriceBook:
         return replace(book, **scaled)
 
     def label(self, copper: bool = False, circuits: bool = False, rate: bool = False) -> str:
-        """Name for a table or picture, and what it is scaled from.
+        """Name for a table or picture, and the link rate that the numbers are scaled from.
 
-        copper, circuits: of a table with copper cables, with circuit switches too. rate: with the link rate.
+        copper, circuits: name the books of copper cables and of circuit switches too. rate: say the link rate.
         """
         sources = {self.name: self.source_Bps}
         if copper and self.copper_name:
             sources[f"copper of {self.copper_name}"] = self._filled("dac").copper_source_Bps
-        own = _rate_text(self.rate_Bps) if self.rate_Bps else ""
+        links = _rate_text(self.rate_Bps) if self.rate_Bps else ""
         texts = []
         for name, source in sources.items():
-            scaled = f"scaled from {_rate_text(source)} to {own}" if source not in (None, self.rate_Bps) else ""
-            said = scaled or (own if rate and name == self.name else "")
-            texts.append(f"{name} ({said})" if said else name)
+            scaled = f"scaled from {_rate_text(source)} to {links}" if source not in (None, self.rate_Bps) else ""
+            note = scaled or (links if rate and name == self.name else "")
+            texts.append(f"{name} ({note})" if note else name)
         if circuits and self.circuit_name:
             texts.append(f"circuit ports of {self.circuit_name}")
         return ", ".join(texts)
@@ -235,16 +251,11 @@ class ItemBook:
     end: "value", "low" or "high" of the catalog's rows.
     given: by item, before the catalog's; its low and high are the same.
 
-    Raises ValueError for what is none of these.
     """
 
     what: str = "price"
     end: str = "value"
     given: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        one_of("what", self.what, ("price", "power", "typical_power"))
-        one_of("end", self.end, ("value", "low", "high"))
 
     @property
     def rate_Bps(self) -> None:
@@ -315,51 +326,50 @@ def switch_book(family: str, switch: str, optic: str, rate_Bps: float) -> PriceB
     UnknownName
         For names or numbers that the catalog lacks.
     """
-    what, unit = catalog.BOOKS[one_of("family", family, catalog.BOOKS)]
-    rate = float(positive("rate_Bps", rate_Bps, "bytes/s"))
+    what, unit = catalog.BOOKS[family]
     box, module = catalog.item("switches", switch), catalog.item("transceivers", optic)
-    of_switch, ends = rate / box["capacity"], module["bandwidth"] / rate
+    share, ends = rate_Bps / box["capacity"], module["bandwidth"] / rate_Bps
     typical = box.get("typical_power") if family == "powers" else None
     return PriceBook(
-        of_switch * box[what],
+        share * box[what],
         module[what] / ends,
-        typical_port=None if typical is None else of_switch * typical,
+        typical_port=None if typical is None else share * typical,
         ends_per_module=max(ends, 1.0),
         name=f"{switch} and {optic}",
-        rate_Bps=rate,
+        rate_Bps=rate_Bps,
         unit=unit,
     )
 
 
 def book_of_links(family: str, book: PriceBook, rate_Bps: float | None = None) -> PriceBook:
-    """A book of prices or of powers for links of a rate, scaled by the catalog's rule where it is of another one.
+    """A book of prices or of powers for links of a rate: scaled where the book is of another rate.
 
     family: "prices" or "powers", as which it is given. rate_Bps: of the links, one direction [bytes/s]; None where it
     is not known: then that of the book counts. Raises ValueError for prices in the place of powers or the other way
     round, and for a book whose link rate is unknown where that of the links is known.
     """
-    _, unit = catalog.BOOKS[one_of("family", family, catalog.BOOKS)]
+    _, unit = catalog.BOOKS[family]
     if book.unit not in ("", unit):
         raise ValueError(f"{family} is book {book.name!r}, which is in {book.unit}: give one in {unit}")
     return book if rate_Bps is None else replace(book, unit=unit).at_rate(rate_Bps)
 
 
 def rows_of_book(book: PriceBook) -> dict[str, catalog.Value]:
-    """Rows of the catalog that a book's numbers are or are scaled from, by field; none for numbers that were given.
+    """Rows of the catalog behind a book's numbers, by field; none for numbers that a user gave.
 
     rate_exponent is one of them: parts of slower ports are scaled by it.
     """
-    found = {}
+    rows = {}
     for family, (what, unit) in catalog.BOOKS.items():
         if unit == book.unit:
             items = {"dac": book.copper_name, "circuit_port": book.circuit_name}
             for part in _NUMBERS:
-                name, known = items.get(part) or book.name, book_names(family)
-                if name in known and f"{part}_{what}" in catalog.item(family, name):
-                    found[part] = catalog.item(family, name).row(f"{part}_{what}")
+                name = items.get(part) or book.name
+                if name in book_names(family) and f"{part}_{what}" in catalog.item(family, name):
+                    rows[part] = catalog.item(family, name).row(f"{part}_{what}")
             if book.rate_exponent is None:
-                found["rate_exponent"] = catalog.item(family, "scaling").row("rate_exponent")
-    return found
+                rows["rate_exponent"] = catalog.item(family, "scaling").row("rate_exponent")
+    return rows
 
 
 def check_books(prices: PriceBook, powers: PriceBook) -> None:
@@ -380,50 +390,88 @@ def _rate_text(rate_Bps: Any) -> str:
 
 @checked
 def price_book(name: str) -> PriceBook:
-    """Prices of a book of the catalog [USD]; copper and circuit ports are `DEFAULT_BOOK`'s where the book has none.
+    """Prices of a book of the catalog [USD].
 
+    name: of the book. Copper and circuit ports are `DEFAULT_BOOK`'s where the book has none.
     Raises UnknownName listing the nearest books, and ValueError listing all rows that the book lacks.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> book = rc.price_book("street2025")
+    >>> book.unit, rc.show(book.rate_Bps, "bps")
+    ('USD', '400 Gbps')
     """
     return _book("prices", name)
 
 
 @checked
 def power_book(name: str) -> PriceBook:
-    """Peak powers of a book of the catalog [W]; copper, circuit ports and errors as of `price_book`."""
+    """Peak powers of a book of the catalog [W].
+
+    name: of the book. Copper and circuit ports are `DEFAULT_BOOK`'s where the book has none.
+    Raises UnknownName listing the nearest books, and ValueError listing all rows that the book lacks.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rc.power_book("street2025").unit
+    'W'
+    """
     return _book("powers", name)
 
 
 @checked
 def matching_books(
-    prices: str, powers: str | None = None, rate_Bps: Bandwidth | None = None
+    prices: str, powers: str | None = None, rate_Bps: LinkRate | None = None
 ) -> tuple[PriceBook, PriceBook]:
-    """Prices [USD] and peak powers [W] for the links of one network, as of `book_of_links`.
+    """Prices and peak powers for the links of one network.
 
-    prices, powers: books of the catalog. Without `powers` they are those of the same name, or `DEFAULT_BOOK`'s where
-    the catalog has none of that name. Powers without a link rate are at that of the prices. rate_Bps: of the links, one
-    direction [bytes/s], by default that of the prices. Raises as `price_book`.
+    Parameters
+    ----------
+    prices
+        Name of a book of prices in the catalog.
+    powers
+        Name of a book of powers. By default that of the same name, or `DEFAULT_BOOK`'s where the catalog has none
+        of it. Powers without a link rate are at that of the prices.
+    rate_Bps
+        Link rate, one direction [bytes/s]; by default that of the prices. A book of another rate is scaled, and
+        says so.
+
+    Returns
+    -------
+    Books of prices [USD] and of powers [W].
+
+    Raises
+    ------
+    UnknownName
+        For names that the catalog lacks; ValueError listing all rows that a book lacks.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> prices, powers = rc.matching_books("street2025", rate_Bps="400 Gbps")
+    >>> prices.unit, powers.unit, rc.show(prices.rate_Bps, "bps")
+    ('USD', 'W', '400 Gbps')
     """
     listed = price_book(prices)
     bought = book_of_links("prices", listed, rate_Bps)
-    drawn = _book("powers", _power_name(prices, powers), listed.rate_Bps)
+    name = powers or (prices if prices in book_names("powers") else DEFAULT_BOOK)
+    drawn = _book("powers", name, listed.rate_Bps)
     return bought, book_of_links("powers", drawn, bought.rate_Bps)
 
 
 def books_text(prices: PriceBook, powers: PriceBook, circuits: bool = False) -> str:
-    """Whose prices and powers a picture has, as people read it; circuits: a picture with circuit switches too."""
-    whose = [book.label(circuits=circuits).replace(DEFAULT_BOOK, _IN_WORDS) for book in (prices, powers)]
-    if whose[0] == whose[1]:
-        return f"prices and powers of {whose[0]}"
-    return f"prices of {whose[0]}, powers of {whose[1]}"
-
-
-def _power_name(prices: str, powers: str | None) -> str:
-    return powers or (prices if prices in book_names("powers") else DEFAULT_BOOK)
+    """Names of the books of a picture, as people read them; circuits: of one with circuit switches too."""
+    names = [book.label(circuits=circuits).replace(DEFAULT_BOOK, _IN_WORDS) for book in (prices, powers)]
+    if names[0] == names[1]:
+        return f"prices and powers of {names[0]}"
+    return f"prices of {names[0]}, powers of {names[1]}"
 
 
 def book_names(family: str) -> list[str]:
     """Items of a family that price or power a network's parts, in whole or in part."""
-    what, _ = catalog.BOOKS[one_of("family", family, catalog.BOOKS)]
+    what, _ = catalog.BOOKS[family]
     parts = {"bandwidth", *(f"{part}_{what}" for part in _NUMBERS)}
     return [name for name in catalog.names(family) if parts & set(catalog.item(family, name))]
 
@@ -431,8 +479,8 @@ def book_names(family: str) -> list[str]:
 def _book(family: str, name: str, rate_Bps: float | None = None) -> PriceBook:
     """A book of the catalog; rate_Bps: of one that has no link rate."""
     what, unit = catalog.BOOKS[family]
-    if name not in (known := book_names(family)):
-        raise catalog.UnknownName(f"book of {family}", name, known, catalog.rows_to_add(family, name))
+    if name not in (names := book_names(family)):
+        raise catalog.UnknownName(f"book of {family}", name, names, catalog.rows_to_add(family, name))
     item = catalog.item(family, name)
     for row in item.rows:
         if row.parameter.endswith(f"_{what}") and units.unit(row.unit)[0] != unit:

@@ -3,8 +3,8 @@
 The one account of failures: `parts_at_risk` lists the parts of a cluster, `expected_failures` their year.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,58 @@ from railcore.network.topology.rails import RailFabric, rail_only, rail_optimize
 
 RATES = ("low", "value", "high")  # of the catalog's rows
 STOPS = ("what cuts GPUs off", "every part")  # what counts as a stop of a job
+Row = tuple[str, str, float, float, float, float]  # of _COLUMNS
 _BELOW = ("tier-1 switch", "host link", "host transceiver")  # between a NIC and its first switch
 _COLUMNS = ["part", "kind", "count", "gpus_stopped", "gpus_slowed", "share_lost"]
+
+
+class PacketFabric(Protocol):
+    """A network of packet switches under HB domains, as `RailFabric` is one."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs."""
+        ...
+
+    @property
+    def hb_domain_size(self) -> int:
+        """GPUs of an HB domain."""
+        ...
+
+    @property
+    def domains(self) -> int:
+        """HB domains."""
+        ...
+
+    @property
+    def hb_switches(self) -> int:
+        """HB switches of a domain."""
+        ...
+
+    @property
+    def tiers(self) -> int:
+        """Tiers of switches."""
+        ...
+
+    @property
+    def switches_by_tier(self) -> Sequence[int]:
+        """Switches, from tier 1 on."""
+        ...
+
+    @property
+    def links_by_tier(self) -> Sequence[int]:
+        """Links below each tier, all planes together."""
+        ...
+
+    @property
+    def nic_ports(self) -> int:
+        """Ports of a NIC."""
+        ...
+
+    @property
+    def homing(self) -> int:
+        """Switches of tier 1 that the ports of a NIC lie on."""
+        ...
 
 
 def host_gpus(platform: str = "") -> int:
@@ -29,7 +79,7 @@ def host_gpus(platform: str = "") -> int:
     return int(catalog.item("platforms", platform).get("host_gpus", measured) if platform else measured)
 
 
-def parts_at_risk(fabric: Any, platform: str = "") -> pd.DataFrame:
+def parts_at_risk(fabric: PhotonicRails | PacketFabric, platform: str = "") -> pd.DataFrame:
     """Parts of a cluster that can fail, and what one failure of each takes.
 
     What stops: a GPU, its NIC or its software stops one GPU, a host its GPUs. An HB switch stops the GPUs of its HB
@@ -42,29 +92,35 @@ def parts_at_risk(fabric: Any, platform: str = "") -> pd.DataFrame:
     Parameters
     ----------
     fabric
-        The network and its HB domains: `PhotonicRails`, `RailFabric`, or another fabric of packet switches with its
-        gpus, hb_domain_size, domains, hb_switches, tiers, switches_by_tier, links_by_tier, nic_ports and homing.
+        The network and its HB domains: `PhotonicRails`, a fabric such as `rail_only(...)`, or another `PacketFabric`.
     platform
-        Of the catalog, for its hosts and HB switch chips or trays; by default hosts of `host_gpus` and one HB switch
-        for each plane of an HB domain.
+        Platform of the catalog, for its hosts and HB switch chips or trays. By default hosts are those of `host_gpus`,
+        with one HB switch for each plane of an HB domain.
 
     Returns
     -------
     Columns part; kind (of the catalog's failure rates); count; of one failure, mean over all parts: gpus_stopped (GPUs
     whose job stops), gpus_slowed (GPUs that have less until it is repaired) and share_lost (of what they have: of a
     GPU or NIC that does nothing all, else of HB, NIC or network bandwidth).
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> parts = rc.parts_at_risk(rc.rail_only(1024, 8, 64), "DGX H100")
+    >>> parts.set_index("part")["count"].astype(int)[["GPU", "host"]].to_dict()
+    {'GPU': 1024, 'host': 128}
     """
     n, k = fabric.gpus, fabric.hb_domain_size
-    each = int(catalog.item("platforms", platform)["hb_switch_parts"]) if platform else fabric.hb_switches
+    switches = int(catalog.item("platforms", platform)["hb_switch_parts"]) if platform else fabric.hb_switches
     hosts = -(-n // host_gpus(platform))
-    rows: list[tuple] = [(part, part, n, 1, 1, 1.0) for part in ("GPU", "NIC", "software")]
+    rows: list[Row] = [(part, part, n, 1, 1, 1.0) for part in ("GPU", "NIC", "software")]
     rows.append(("host", "host", hosts, n / hosts, n / hosts, 1.0))
-    rows.append(("HB switch", "HB switch", fabric.domains * each if k > 1 else 0, k, k, 1 / max(each, 1)))
+    rows.append(("HB switch", "HB switch", fabric.domains * switches if k > 1 else 0, k, k, 1 / max(switches, 1)))
     rows += _circuit_parts(fabric) if isinstance(fabric, PhotonicRails) else _packet_parts(fabric)
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def _packet_parts(fabric: Any) -> list[tuple]:
+def _packet_parts(fabric: PacketFabric) -> list[Row]:
     """Rows of `parts_at_risk` of switches, links and transceivers at both ends of a link."""
     n = fabric.gpus
     switches, links, ports, homes = fabric.switches_by_tier, fabric.links_by_tier, fabric.nic_ports, fabric.homing
@@ -81,13 +137,13 @@ def _packet_parts(fabric: Any) -> list[tuple]:
     ]
 
 
-def _circuit_parts(fabric: PhotonicRails) -> list[tuple]:
-    """Rows of `parts_at_risk` of circuit switches, fibres and the transceivers of NICs; a fibre takes its port."""
+def _circuit_parts(fabric: PhotonicRails) -> list[Row]:
+    """Rows of `parts_at_risk` of circuit switches, fibres and the NICs' transceivers. A failed fibre takes its port."""
     n, ports, fibres, modules = fabric.gpus, fabric.nic_ports, fabric.fibres_per_port, fabric.transceivers
     switches, whole = int(fabric.parts.switches), rings_of_ports(ports, fibres)
 
     def lost(gone: int) -> float:
-        """Share of its rings that a NIC loses with so many ports; of its ports where it has no ring."""
+        """Share of its rings that a NIC without so many ports loses; of its ports where it has no ring."""
         return 1 - rings_of_ports(ports - gone, fibres) / whole if whole else gone / ports
 
     return [
@@ -97,7 +153,7 @@ def _circuit_parts(fabric: PhotonicRails) -> list[tuple]:
     ]
 
 
-def _cut(part: str, kind: str, count: int, gpus: float, share: float) -> tuple:
+def _cut(part: str, kind: str, count: int, gpus: float, share: float) -> Row:
     """A row of `parts_at_risk`: GPUs stop where they lose all of their NIC."""
     return part, kind, int(count), gpus if share >= 1 else 0, gpus, share
 
@@ -116,13 +172,13 @@ def failure_rows(
 ) -> list[Value]:
     """Rows of the catalog that a job's failures rest on: rates and repair times of kinds of parts, checkpoint, restart.
 
-    kinds: of parts. checkpoint_time, restart_time: given in place of the catalog's [s], or None.
+    kinds: of parts. checkpoint_time, restart_time: the user's, in place of the catalog's rows [s]; None for the rows.
     """
     rows = [row for kind in sorted(kinds) for row in rate_and_repair(kind)]
     job = catalog.item("failure_rates", "job")
     rows += [job.row("checkpoint_time"), job.row("restart_time")]
-    given = {"checkpoint_time": checkpoint_time, "restart_time": restart_time}
-    kept = [row for row in rows if row.name != "job" or given.get(row.parameter) is None]
+    replaced = {"checkpoint_time": checkpoint_time, "restart_time": restart_time}
+    kept = [row for row in rows if row.name != "job" or replaced.get(row.parameter) is None]
     return list({(row.name, row.parameter): row for row in kept}.values())
 
 
@@ -149,6 +205,16 @@ def expected_failures(parts: pd.DataFrame, rates: str = "value") -> pd.DataFrame
     ------
     ValueError
         For a negative count; UnknownName for a kind without a rate.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> parts = rc.parts_at_risk(rc.rail_only(1024, 8, 64), "DGX H100")
+    >>> print(rc.readable(rc.expected_failures(parts), 3)[["part", "events per year"]].head(3).to_string(index=False))
+        part events per year
+         GPU             113
+         NIC            2.96
+    software            26.6
     """
     one_of("rates", rates, RATES)
     for part, count in zip(parts["part"], parts["count"], strict=True):
@@ -216,9 +282,9 @@ def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str, 
         network = table.loc[["switch", "transceiver", "link"]].sum()
         table.loc["network"], table.loc["all"] = network, table.sum()
         tables.append(table.assign(fabric=name).rename_axis("part").reset_index())
-    found = pd.concat(tables)[["fabric", "part", *table.columns]]
-    found.attrs["warnings"] = fabric.warnings
-    return found
+    failures = pd.concat(tables)[["fabric", "part", *table.columns]]
+    failures.attrs["warnings"] = fabric.warnings
+    return failures
 
 
 def job_interruptions(gpus: int, hb_domain_size: int, radix: int, platform: str, planes: int = 1) -> pd.DataFrame:
@@ -243,15 +309,15 @@ def job_interruptions(gpus: int, hb_domain_size: int, radix: int, platform: str,
         slows = ~cuts & parts["part"].isin(_BELOW)
         years = {rates: expected_failures(parts, rates) for rates in RATES}
         for stops, counted in zip(STOPS, (cuts, cuts | True), strict=True):
-            for rates, found in years.items():
-                events, down = found["events_per_year"][counted].sum(), found["parts_down"][slows].sum()
+            for rates, failures in years.items():
+                events, down = failures["events_per_year"][counted].sum(), failures["parts_down"][slows].sum()
                 rows.append((name, stops, rates, events, down))
     return pd.DataFrame(rows, columns=["fabric", "stops", "rates", "events_per_year", "planes_down"])
 
 
 def mean_time_between_failures(events_per_year: float) -> float:
     """Time between interruptions [s]: year / events."""
-    return year / float(positive("events_per_year", events_per_year))
+    return year / events_per_year
 
 
 def checkpoint_interval(mtbf: ArrayLike, checkpoint_time: ArrayLike) -> np.ndarray:
@@ -259,11 +325,13 @@ def checkpoint_interval(mtbf: ArrayLike, checkpoint_time: ArrayLike) -> np.ndarr
 
     M mtbf, delta checkpoint_time [s]. Source: Young 1974 and Daly 2006, first order.
     """
-    delta, m = positive("checkpoint_time", checkpoint_time, "seconds"), positive("mtbf", mtbf, "seconds")
-    return np.maximum(np.sqrt(2 * delta * m) - delta, delta)
+    delta = np.asarray(checkpoint_time, float)
+    return np.maximum(np.sqrt(2 * delta * mtbf) - delta, delta)
 
 
-def goodput(mtbf: ArrayLike, checkpoint_time: ArrayLike, restart_time: ArrayLike, interval=None) -> np.ndarray:
+def goodput(
+    mtbf: ArrayLike, checkpoint_time: ArrayLike, restart_time: ArrayLike, interval: ArrayLike | None = None
+) -> np.ndarray:
     """Share of wall time that advances the job: G = tau / (M exp(R / M) (exp((tau + delta) / M) - 1)).
 
     Exponential failures; the denominator is the mean time that a stretch of tau + delta takes.
@@ -286,6 +354,6 @@ def goodput(mtbf: ArrayLike, checkpoint_time: ArrayLike, restart_time: ArrayLike
     Daly 2006, complete model of wall time.
     """
     m, delta = positive("mtbf", mtbf, "seconds"), positive("checkpoint_time", checkpoint_time, "seconds")
-    tau = checkpoint_interval(m, delta) if interval is None else positive("interval", interval, "seconds")
+    tau = checkpoint_interval(m, delta) if interval is None else np.asarray(interval, float)
     with np.errstate(over="ignore"):  # a stretch that takes for ever: the share is 0
-        return tau / (m * np.exp(at_least("restart_time", restart_time) / m) * np.expm1((tau + delta) / m))
+        return tau / (m * np.exp(np.asarray(restart_time, float) / m) * np.expm1((tau + delta) / m))

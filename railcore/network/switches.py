@@ -3,15 +3,18 @@
 import math
 from dataclasses import dataclass
 from functools import cache
+from typing import Annotated
 
 from railcore import catalog
 from railcore.catalog import files
-from railcore.catalog.arguments import Positive
-from railcore.catalog.checks import positive, whole
+from railcore.catalog.arguments import Count, Quantity, Range, checked
 from railcore.catalog.tables import read_csv
 from railcore.catalog.units import Gbps, either, number
 
+LinkRate = Annotated[Quantity, Range(0, above_0=True, example="400 Gbps")]
 
+
+@checked
 @dataclass(frozen=True)
 class SwitchModel:
     """A switch of the catalog.
@@ -19,21 +22,17 @@ class SwitchModel:
     name: in the catalog.
     ports: interfaces.
     port_Bps: of an interface, one direction [bytes/s].
-    slower: (bandwidth of a port [bytes/s], ports of the whole switch at it), where interfaces break out into several.
+    slower: (bandwidth of a port [bytes/s], ports of the whole switch) of each mode in which interfaces break out.
     """
 
     name: str
-    ports: int
-    port_Bps: float
+    ports: Count
+    port_Bps: LinkRate
     slower: tuple[tuple[float, int], ...] = ()
     made_by = "SwitchModel(name, ports, port_Bps) or switch_model(name)"
 
-    def __post_init__(self) -> None:
-        whole("ports", self.ports)
-        positive("port_Bps", self.port_Bps, "bytes/s")
-
-    def ports_of_interface(self, speed_Bps: Positive) -> int:
-        """Ports of a speed that one interface gives; with no speeds in `slower`, one of any speed.
+    def ports_of_interface(self, speed_Bps: float) -> int:
+        """Ports of a speed that one interface gives; one of any speed where `slower` is empty.
 
         Raises ValueError for a speed above the interface's, and for one that `slower` lacks.
         """
@@ -42,15 +41,15 @@ class SwitchModel:
                 f"a port of {number(speed_Bps / Gbps)} Gbps is asked of {self.name}, whose interfaces have "
                 f"{number(self.port_Bps / Gbps)} Gbps: give a slower port or another switch"
             )
-        found = [n // self.ports for speed, n in self.slower if math.isclose(speed, speed_Bps)]
-        if self.slower and not found and not math.isclose(speed_Bps, self.port_Bps):
+        modes = [ports // self.ports for speed, ports in self.slower if math.isclose(speed, speed_Bps)]
+        if self.slower and not modes and not math.isclose(speed_Bps, self.port_Bps):
             speeds = sorted({round(speed / Gbps, 6) for speed in (self.port_Bps, *dict(self.slower))}, reverse=True)
             texts = [*(f"{number(speed)} Gbps" for speed in speeds), "a SwitchModel with that mode in `slower`"]
             raise ValueError(
                 f"a port of {number(speed_Bps / Gbps)} Gbps is asked of {self.name}, which has no such mode: give "
                 f"{either(texts)}"
             )
-        return max(found, default=1)
+        return max(modes, default=1)
 
 
 def switch_model(name: str) -> SwitchModel:

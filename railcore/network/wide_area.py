@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.checks import Floats, at_least, positive
+from railcore.catalog.checks import Floats
 from railcore.network.globe import great_circle_distance
 
 
@@ -14,8 +15,7 @@ def one_way_delay(distance: ArrayLike, route_factor: ArrayLike, fibre_delay: Arr
 
     distance D: great circle [m]; route_factor f: length of the fibre over it, at least 1; fibre_delay tau [s/m].
     """
-    f = at_least("route_factor", route_factor, 1)
-    return at_least("distance", distance) * f * positive("fibre_delay", fibre_delay)
+    return np.asarray(distance, float) * np.asarray(route_factor, float) * np.asarray(fibre_delay, float)
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Route:
 
     distance_m: on the great circle [m].
     factor, factor_low, factor_high: length of the fibre over that, with bounds.
-    fibre_delay: of the fibre [s/m].
+    fibre_delay: propagation along the fibre [s/m].
     """
 
     distance_m: float
@@ -51,7 +51,7 @@ class Route:
 
     def factor_for(self, delay: float) -> float:
         """Route factor that a one-way delay [s] implies: f = T / (D tau)."""
-        return float(positive("delay", delay) / (self.distance_m * self.fibre_delay))
+        return delay / (self.distance_m * self.fibre_delay)
 
 
 def fibre_route(site_a: str, site_b: str) -> Route:

@@ -3,8 +3,8 @@
 Symbols: p stages of v chunks with L layers each, V = p v; m micro-batches; d time of a change of circuits; f and b
 forward and backward pass of a layer; g and r gather of its weights and sum of its gradients; h a hop to the next stage.
 
-A pass of a chunk has hops before and behind it, which need other circuits than its exchanges do. Within a pass,
-exchanges that follow each other on k > 1 rings change k times a layer.
+A pass of a chunk lies between two hops, which need other circuits than its exchanges. Within a pass, exchanges on k > 1
+rings in turn change circuits k times a layer.
 
 Source: photonic2025, sections 3.1 and 4.2 (phases of a pipeline, changes that windows hide).
 """
@@ -21,15 +21,14 @@ RINGS = ("context", "replica", "expert", "expert_replica")  # kinds of groups th
 
 
 class Rings(NamedTuple):
-    """Which rings of a stage are on the rails, and how many circuits they need: arrays of one shape.
+    """Which rings of a stage are on the rails, and how many different sets of circuits they need: arrays of one shape.
 
     context, expert: whether context and expert ranks are on the rails.
-    kinds: sets of circuits of all of them, each one counted once.
-    shared, routed: sets of circuits in a layer that exchanges weights or gradients, those of its experts among them or
-        not, without the expert ranks'.
-    pair: sets of circuits of such an exchange of a mixture layer alone, 2 where experts have other data ranks.
-    apart: whether these are others than the expert ranks'.
-    beside_data: whether context or expert ranks have others than the data ranks.
+    kinds: sets of all rings.
+    shared: sets of the context and data ranks. routed: with the data ranks of the experts.
+    pair: sets of the data ranks in a mixture layer; 2 where experts have data ranks of their own.
+    apart: whether expert ranks have another set than the data ranks.
+    beside_data: whether context or expert ranks have another set than the data ranks.
     """
 
     context: Any
@@ -49,10 +48,10 @@ class Rings(NamedTuple):
 
         def new(kind: str, *others: str) -> Any:
             """Whether a kind has circuits that none of the others has."""
-            found = on_rails[kind]
+            different = on_rails[kind]
             for other in others:
-                found = found & (joined[kind] != joined[other]).any(axis=0)
-            return found
+                different = different & (joined[kind] != joined[other]).any(axis=0)
+            return different
 
         def count(*kinds: str) -> Any:
             return sum(1 * new(kind, *kinds[:place]) for place, kind in enumerate(kinds))
@@ -71,9 +70,9 @@ class Rings(NamedTuple):
 
 
 def rail_ring(group: GroupLevels, hb_domain_size: int) -> np.ndarray:
-    """HB domains that a group's rings on the rails visit, as two runs [4, ...]: domains, and how far each is apart.
+    """HB domains that a group's rings on the rails visit, as two nested runs [4, ...]: domains and stride of each run.
 
-    Rings of two groups of a rank have the same circuits where these numbers are equal.
+    Two groups of a rank have the same circuits where these numbers are equal.
     """
     inner, stride, outer, gap, _ = np.broadcast_arrays(*group.between_domains(hb_domain_size)[1])
     first, second = (inner, stride / hb_domain_size), (outer, gap / hb_domain_size)
@@ -87,19 +86,20 @@ def rail_ring(group: GroupLevels, hb_domain_size: int) -> np.ndarray:
 class Step:
     """Times [s] and counts of a step, arrays of one shape; symbols as in the module.
 
-    f, b, g, r, h: one layer's, one hop's.
-    before_f, before_b: of f and b, what is computed before tokens leave for their experts.
-    tokens: of f and b, what tokens take on their way.
-    twice: whether a backward pass sends them twice as often, since the forward one is made again.
+    f, b, g, r: of one layer. h: of one hop.
+    before_f, before_b: part of f and b before tokens leave for their experts.
+    tokens: part of f and b in which tokens are on their way.
+    twice: whether a backward pass also sends the tokens of the forward pass again (full recompute).
     edge, head: parameters of the embedding and of the output, over those of a layer.
     keys: gather of a layer's keys and values.
     logits_s, optimizer_s: of logits and of the update.
-    hops: whether they are on the rails.
+    hops: whether hops are on the rails.
     rings: of the stages.
     mixed: share of mixture layers.
     data: whether data ranks are on the rails.
-    first, every: weights are gathered in the first forward pass, in every pass.
-    sums, after: gradients are summed in every backward pass, else in the last one; after it, else behind it.
+    first, every: whether weights are gathered in the first forward pass, in every pass.
+    sums: whether gradients are summed in every backward pass, else in the last one.
+    after: whether they are summed after the pass, else layer by layer behind it.
     sums_pipeline: whether a short AllReduce over the pipeline ends the step.
     tied: whether the ends of the pipeline sum gradients of tied embeddings over the rails.
     """
@@ -142,7 +142,7 @@ class Step:
 
 @dataclass(frozen=True)
 class _Iteration:
-    """T(d) of steps, but for what no change of circuits changes. early: with provisioning."""
+    """T(d) without the terms that do not depend on d. early: with provisioning."""
 
     s: Step
     d: Any
@@ -160,14 +160,14 @@ class _Iteration:
     def layers(self, layer_s: Any, before_s: Any, gathers: Any, sums_s: Any = 0.0, more: Any = 0) -> Any:
         """A pass of a chunk: weights are gathered one layer ahead, gradients summed behind.
 
-        more: layers of which the sums of the pass before are left.
+        more: layers whose sums the pass before has left.
         """
         s, rings, d = self.s, self.s.rings, self.d
         stream = np.where(gathers, s.g, 0.0) + sums_s + rings.context * s.keys
         exchanges = 1 * gathers + (sums_s > 0)
 
         def around(kinds: Any) -> Any:
-            """Kinds of circuits in turn, beside the layer; twice where keys and values come between two exchanges."""
+            """A layer beside exchanges on `kinds` sets of circuits in turn; twice each with keys between them."""
             kinds = np.where(exchanges > 0, kinds, 1 * rings.context)
             changes = np.where(kinds > 1, kinds * np.maximum(rings.context * exchanges, 1), 0)
             return np.maximum(layer_s, stream + changes * d)
@@ -180,26 +180,27 @@ class _Iteration:
         return first + (s.L - 1 + more) * ((1 - s.mixed) * around(rings.shared) + s.mixed * mixture) + layer_s
 
     def tokens(self, layer_s: Any, before_s: Any, turns: Any, stream_s: Any) -> Any:
-        """A layer whose tokens interrupt exchanges on `turns` other rings in turn.
+        """A layer whose tokens interrupt exchanges on `turns` other rings.
 
-        All of these go before the tokens leave, or, where a change and the first one take until then, one each time
-        that tokens want circuits of their own.
+        All exchanges run before the tokens leave. Where a change and one exchange take longer than that, one exchange
+        runs between two uses of the tokens' circuits.
         """
-        d, early, each = self.d, self.early * self.d, stream_s / turns
+        d, early, exchange_s = self.d, self.early * self.d, stream_s / turns
         after_s = np.maximum(layer_s - before_s - self.s.tokens, 0.0)
         together = np.maximum(before_s, stream_s + turns * d + early) + d - early + after_s
         times = np.minimum(turns, np.where(self.s.twice & (turns > 2), 4, 2))
-        between = np.maximum(before_s, each + d + early) + np.maximum(after_s, each + d + early)
-        between += (turns - 2) * (each + d) + (times - 2) * early + times * (d - early)
-        return np.where((turns > 1) & (each + d > before_s), np.maximum(together, between), together) + self.s.tokens
+        between = np.maximum(before_s, exchange_s + d + early) + np.maximum(after_s, exchange_s + d + early)
+        between += (turns - 2) * (exchange_s + d) + (times - 2) * early + times * (d - early)
+        crowded = (turns > 1) & (exchange_s + d > before_s)
+        return np.where(crowded, np.maximum(together, between), together) + self.s.tokens
 
     def ends(self, layer_s: Any, more: Any) -> Any:
-        """Gather of an end of the model: before a pass's first layer, and behind the last one of the other pass."""
+        """Gathers of an end of the model: before the first layer of a pass, behind the last of the other pass."""
         g = self.s.g
         return more * g + np.maximum(g + more * g - np.maximum(layer_s, g), 0.0)
 
     def entry(self, gathers: Any, before_s: Any) -> Any:
-        """A hop, then the first exchange of a pass: asked for with the input, but for tokens."""
+        """Change from a hop to the first exchange of a pass. It is asked for with the input; tokens leave later."""
         s = self.s
         tokens = s.rings.expert & ~gathers
         return self.change(np.where(tokens, before_s, 0.0), gathers | s.rings.context | s.rings.expert)
@@ -212,13 +213,13 @@ class _Iteration:
         return np.where(s.rings.expert, 0.0, left)
 
     def between(self) -> Any:
-        """What a hop between two exchanges of a pass adds: two changes, less the layers that go on."""
+        """What a hop between two exchanges of a pass adds: two changes, less the compute of a layer beside each."""
         return np.where(self.s.hops & (self.s.v > 1), np.maximum(2 * (self.d - self.s.f), 0.0), 0.0)
 
     def backward(self, sums: Any, new: Any = True) -> tuple[Any, Any, Any]:
-        """A backward pass: time till its hop can start, window before that, and what its sums take beyond.
+        """A backward pass: time until its hop can start, free time of the ports before that, rest of the sums after it.
 
-        sums: whether gradients are summed; new: on circuits that are not up.
+        sums: whether gradients are summed. new: whether their circuits are not up yet.
         """
         s, sums, behind = self.s, sums & self.s.data, sums & self.s.data & (not self.s.after)
         whole_s, several = s.L * s.b, s.L > 1
@@ -227,7 +228,7 @@ class _Iteration:
         slack = s.b + np.where(s.every, np.maximum(s.b - s.g, 0.0), 0.0)
         slack = np.where(behind & several, np.maximum(s.b - s.r, 0.0), slack)
         slack = np.where(s.rings.expert, 0.0, slack)
-        # Alone: each sum is asked for after the one before, so that the hop waits for half of the one that it meets.
+        # Alone: each sum is asked for after the one before. The hop meets one of them, on average half done.
         start, on_time = s.b + self.change(s.b, new), (s.L - 1) * s.b + s.r
         late = s.b + self.d * (s.hops & new) + (s.L - 1) * s.r > on_time  # when the order is learnt
         met = np.maximum(whole_s + s.r / 2, start + s.r)
@@ -237,8 +238,8 @@ class _Iteration:
         time, free = np.where(self.always, inside, alone), np.where(self.always, slack, alone - done)
         if s.after:
             others = np.where(self.always, self.d * (s.rings.beside_data & ~s.every), self.change(whole_s, new))
-            each = s.r + self.d * (s.mixed * np.where(s.rings.pair * s.rings.apart > 1, 2, 0))
-            time = time + np.where(sums, others + s.L * each, 0.0)
+            layer_s = s.r + self.d * (s.mixed * np.where(s.rings.pair * s.rings.apart > 1, 2, 0))
+            time = time + np.where(sums, others + s.L * layer_s, 0.0)
             free = np.where(sums, 0.0, free)
         return time, free, np.where(self.always, behind * s.r, rest)
 
@@ -248,9 +249,9 @@ class _Iteration:
         V, first, exchanges = s.p * s.v, self.layers(s.f, s.before_f, s.first), s.first | self.always
         time = self.change(s.optimizer_s, exchanges & s.sums_pipeline) + V * first
         time += (V - 1) * (self.change(self.window(), exchanges) + s.h + self.entry(s.first, s.before_f)) + s.logits_s
-        # Interleaved, later micro-batches' hops fall between gathers till the last has come, one a layer at most.
-        coming, each = (s.p - 1) * first, self.between()
-        met = np.minimum((s.L - 1) * each, coming * each / (each + s.f))
+        # Interleaved: hops of later micro-batches fall between gathers until the last has come, at most one a layer.
+        coming_s, hop_s = (s.p - 1) * first, self.between()
+        met = np.minimum((s.L - 1) * hop_s, coming_s * hop_s / (hop_s + s.f))
         time += np.where(s.first & ~s.every, V * met, 0.0)
         turns = s.first & ~self.always & ~s.sums & (s.m > 1)
         return time + self.change(self.window() + s.L * s.b + s.logits_s, turns)
@@ -269,7 +270,7 @@ class _Iteration:
         return time + self.change(0.0, (s.data | self.always) & s.sums_pipeline)
 
     def cycle_s(self) -> Any:
-        """C(d): what another micro-batch adds, on the slowest of the last stage, the first one and those between."""
+        """C(d): what another micro-batch adds, on the slowest of the first, the last and the inner stages."""
         s, single = self.s, self.s.v == 1
         other, free, _ = self.backward(s.sums)
         left = s.rings.apart * s.sums * (not s.after)  # sums of the last layer are beside the next pass
@@ -287,7 +288,7 @@ class _Iteration:
         return both + np.where(s.p == 1, at_head + at_edge, np.maximum(ends, inner))
 
     def total_s(self) -> Any:
-        """T(d) = P(d) + ((m - p) v + p - 1) C(d): one micro-batch forward and back, and what others add."""
+        """T(d) = P(d) + ((m - p) v + p - 1) C(d): one micro-batch forward and back (P), and what the others add."""
         s = self.s
         more = np.maximum((s.m - s.p) * s.v + s.p - 1, 0)
         return self.forward_s() + self.backward_s() + more * self.cycle_s()

@@ -1,19 +1,21 @@
 """Best strategies on photonic rails, by the closed form of `estimate`: one strategy for each time of a change."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import Count, NonNegativeInt, SecondsArray, checked
-from railcore.catalog.checks import Floats, at_least, one_of
+from railcore.catalog.arguments import Count, SecondsArray, checked
+from railcore.catalog.checks import Floats
 from railcore.photonics.estimate import STEP_SOFTWARE, circuit_terms
+from railcore.photonics.simulation import Ports
 from railcore.photonics.stage_program import DEFAULT_STEP, StepOptions
 from railcore.strategies.labels import strategy_label
 from railcore.strategies.parts import search
 from railcore.strategies.space import strategy_blocks
+from railcore.strategies.splits import divisors
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES
@@ -24,9 +26,8 @@ from railcore.training.strategy_columns import STRATEGY_COLUMNS, column_numbers
 from railcore.training.transformer import Transformer, as_model
 from railcore.training.unique_rows import Columns
 
-_AT_A_TIME = 1024  # strategies whose changes are computed before one looks whether more can be best
-_SEARCHED = 4096  # the fastest ones, of a search
-_RINGS = ("any", "even", "none")  # of `ring_lengths`
+_AT_A_TIME = 1024  # strategies whose changes are computed before the next look whether a slower one can be best
+_SEARCHED = 4096  # strategies that a search keeps, the fastest ones
 _RING_KINDS = ("tensor", "context", "replica", "expert_replica")
 TIMES = ("iteration_s", "electrical_s", "changes_s", "detour_s")
 
@@ -36,20 +37,20 @@ def best_on_circuits(
     model: Transformer | str,
     machine: Machine | str,
     gpus: Count,
-    global_batch: NonNegativeInt,
+    global_batch: Count,
     reconfiguration_s: SecondsArray,
     provisioning: bool = True,
-    ports: NonNegativeInt = 2,
+    ports: Ports = 2,
     options: StepOptions = DEFAULT_STEP,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
-    rings: str = "any",
+    rings: Literal["any", "even", "none"] = "any",
     **limits: int | str | Sequence,
 ) -> pd.DataFrame:
     """The strategy with the shortest iteration on photonic rails, for each time of a change of circuits.
 
-    All strategies of `strategy_blocks` that fit are gone through by their time on electrical rails, until it is longer
-    than the best time on circuits: circuits only add to it, so that no other strategy can be faster.
+    Strategies of `strategy_blocks` that fit are tried in order of their time on electrical rails. The search ends where
+    that time is longer than the best time on circuits: circuits only add time, so that no later strategy is faster.
 
     Parameters
     ----------
@@ -60,15 +61,15 @@ def best_on_circuits(
     reconfiguration_s, provisioning, ports, options, runtime, offload
         As for `overhead_estimate`.
     rings
-        Which close, `ring_lengths` of the fabric: with "even" strategies whose rings join an odd number of HB domains
-        are left out, with "none" those of more than two.
+        Rings that close on the circuits. "any": all. "even": of an even number of HB domains. "none": of two HB domains
+        alone. Strategies with other rings are left out.
 
     Returns
     -------
-    A row for each time: reconfiguration_s, the strategy in words ("none fits" where none does) and by STRATEGY_COLUMNS,
-    iteration_s, and of it electrical_s, changes_s and detour_s; best_electrical_s of the fastest strategy on electrical
-    rails, and overhead, iteration_s / best_electrical_s - 1. attrs["warnings"]: what has no closed form and was left
-    out, where it might be faster.
+    A row for each time: reconfiguration_s; the strategy in words ("none fits" where none does) and by STRATEGY_COLUMNS;
+    iteration_s and its parts electrical_s, changes_s and detour_s; best_electrical_s of the fastest strategy on
+    electrical rails; overhead = iteration_s / best_electrical_s - 1. attrs["warnings"]: strategies without a closed
+    form, which are left out, where they might be faster.
 
     Raises
     ------
@@ -77,9 +78,7 @@ def best_on_circuits(
     """
     model, machine = as_model(model), as_machine(machine).off_fabrics("circuits")
     runtime = as_runtime(runtime, machine)
-    for name in limits:
-        one_of("limits", name, STRATEGY_COLUMNS)
-    away, d = checked_offload(offload), np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s)).ravel()
+    away, d = checked_offload(offload), np.asarray(reconfiguration_s, float).ravel()
     best, rows = np.full((d.size, len(TIMES)), np.inf), np.zeros((d.size, len(STRATEGY_COLUMNS)), np.int64)
     fastest_s, left_out = np.inf, dict[str, float]()
     for electrical_s, columns in _by_electrical_time(model, machine, gpus, global_batch, runtime, away, limits):
@@ -92,7 +91,7 @@ def best_on_circuits(
             if np.any(where):
                 left_out[text] = min(left_out.get(text, np.inf), float(electrical_s[where].min()))
             out |= where
-        open_rings = _open_rings(machine, columns, one_of("rings", rings, _RINGS))
+        open_rings = _open_rings(machine, columns, rings)
         if np.any(open_rings):
             text = "rings of an odd number of HB domains do not close on these circuits"
             left_out[text] = min(left_out.get(text, np.inf), float(electrical_s[open_rings].min()))
@@ -101,8 +100,8 @@ def best_on_circuits(
         total_s = np.where(out, np.inf, electrical_s + changes_s + terms.detour_s)
         place, every = np.argmin(total_s, axis=1), np.arange(d.size)
         better = total_s[every, place] < best[:, 0]
-        found = total_s[every, place], electrical_s[place], changes_s[every, place], terms.detour_s[place]
-        best[better] = np.stack(found, axis=1)[better]
+        times = total_s[every, place], electrical_s[place], changes_s[every, place], terms.detour_s[place]
+        best[better] = np.stack(times, axis=1)[better]
         rows[better] = np.stack([columns[name][place] for name in STRATEGY_COLUMNS], axis=1)[better]
     return _best_table(d, best, rows, fastest_s, left_out)
 
@@ -126,7 +125,7 @@ def _by_electrical_time(
 ) -> Iterator[tuple[Floats, Columns]]:
     """Strategies that fit, in order of their time on electrical rails, some at a time: times and columns.
 
-    First those that a search keeps, which is faster; then, where more are asked for, all others.
+    First those that a search keeps, which are soon there. All others come only where the caller asks for more.
     """
     options: dict[str, Any] = {"offload": offload or "none", "top": _SEARCHED, "only_best": True}
     best = search(model, machine, gpus, global_batch, runtime, **options, **limits).best
@@ -156,20 +155,20 @@ def _best_table(
     d: Floats, best: Floats, rows: np.ndarray, fastest_s: float, left_out: dict[str, float]
 ) -> pd.DataFrame:
     """What `best_on_circuits` returns."""
-    found = np.isfinite(best[:, 0])
+    fits = np.isfinite(best[:, 0])
     columns: dict[str, Any] = dict(zip(STRATEGY_COLUMNS, rows.T, strict=True))
     named = columns | {name: np.asarray(names)[columns[name]] for name, names in LEVEL_NAMES.items()}
     named |= {name: columns[name].astype(bool) for name in STRATEGY_SWITCHES}
     labels = pd.DataFrame(columns).to_dict("records")
     table = pd.DataFrame({"reconfiguration_s": d})
-    table["strategy"] = [strategy_label(row) if fits else "none fits" for row, fits in zip(labels, found, strict=True)]
-    table = table.assign(**dict(zip(TIMES, np.where(found[:, None], best, np.nan).T, strict=True)))
+    table["strategy"] = [strategy_label(row) if fit else "none fits" for row, fit in zip(labels, fits, strict=True)]
+    table = table.assign(**dict(zip(TIMES, np.where(fits[:, None], best, np.nan).T, strict=True)))
     table["best_electrical_s"] = fastest_s if np.isfinite(fastest_s) else np.nan
     table["overhead"] = table["iteration_s"] / table["best_electrical_s"] - 1
     table.attrs["warnings"] = tuple(
         f"Left out though perhaps faster: {text}." for text, least_s in left_out.items() if least_s < best[:, 0].max()
     )
-    return table.assign(**{name: pd.Series(values).where(found) for name, values in named.items()})
+    return table.assign(**{name: pd.Series(values).where(fits) for name, values in named.items()})
 
 
 def technology_overheads(
@@ -208,18 +207,16 @@ def technology_overheads(
     that strategy, best_electrical_s, overhead (NaN there). attrs["warnings"]: of `best_on_circuits`.
     """
     machine = as_machine(machine)
-    kinds = {name: STEP_SOFTWARE[one_of("software", name, tuple(STEP_SOFTWARE))] for name in software}
     # The estimate is rough with context ranks on the rails.
-    near = [t for t in range(1, machine.hb_domain_size + 1) if machine.hb_domain_size % t == 0]
-    asked = {"context": 1, "placement": "tensor first", "tensor": near, **limits}
-    parts = [
-        best_on_circuits(
-            model, machine, n, global_batch, reconfiguration_s, provisioning, options=options, sharding=held, **asked
-        ).assign(model=model, software=name, gpus=n)
-        for model in models
-        for name, (held, options) in kinds.items()
-        for n in gpus
-    ]
+    usual = {"context": 1, "placement": "tensor first", "tensor": divisors(machine.hb_domain_size)}
+    parts = []
+    for model in models:
+        for name in software:
+            sharding, options = STEP_SOFTWARE[name]
+            named: dict[str, Any] = {"options": options, "sharding": sharding, **usual, **limits}
+            for size in gpus:
+                table = best_on_circuits(model, machine, size, global_batch, reconfiguration_s, provisioning, **named)
+                parts.append(table.assign(model=model, software=name, gpus=size))
     order = ["model", "software", "gpus", "strategy", "reconfiguration_s", "electrical_s", "best_electrical_s"]
     table = pd.concat(parts, ignore_index=True)[[*order, "overhead"]]
     table.attrs["warnings"] = tuple(dict.fromkeys(text for part in parts for text in part.attrs["warnings"]))

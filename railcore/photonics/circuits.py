@@ -1,13 +1,13 @@
 """Photonic rails: circuits between the ports of a rail's NICs, changed during the job.
 
-A NIC has ports; a ring takes two of a rank: out to the next rank, in from the one before. A circuit joins an out and an
-in port, and carries both directions. A hop of the pipeline uses one circuit. An operation may start when all its
-circuits are up. Where one is missing, the switch takes `reconfiguration_s` to set it up, on ports whose circuits nobody
-uses: a circuit is torn down only when idle, and the longest idle goes first.
+A NIC has ports. A ring takes two ports of a rank: out to the next rank, in from the one before. A circuit joins an out
+port and an in port, and carries both directions. A hop of the pipeline uses one circuit. An operation starts when all
+its circuits are up. The switch takes `reconfiguration_s` to set up a missing one, on ports whose circuits are idle: the
+circuit that is idle for longest goes first.
 
 - First come first served: an operation asks when its slowest rank has joined.
-- With an order, a port serves operations in it. Then iteration time never falls as reconfiguration takes longer.
-- With provisioning, circuits change as soon as the ports' traffic before has ended. The order is learnt from a run
+- With an order, a port serves operations in that order. Then a longer reconfiguration never shortens the iteration.
+- With provisioning, circuits change as soon as the traffic before has left the ports. The order is learnt from a run
   that is first come first served.
 
 Source: photonic2025, sections 3 and 4.
@@ -16,32 +16,32 @@ Source: photonic2025, sections 3 and 4.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from railcore.catalog import units
-from railcore.catalog.arguments import (
-    Bandwidth,
-    Bytes,
-    Listed,
-    NonNegativeInt,
-    Seconds,
-    SecondsArray,
-    checked,
-)
-from railcore.catalog.checks import at_least, one_of, positive, whole
+from railcore.catalog.arguments import Bytes, Listed, Seconds, SecondsArray, checked
+from railcore.catalog.checks import one_of
+from railcore.network.switches import LinkRate
 from railcore.photonics.control_plane import catalog_control_plane
-from railcore.photonics.simulation import RAIL, ElectricalRails, LanePolicy, Need, RailNetwork, StepTimeline, simulate
+from railcore.photonics.simulation import (
+    RAIL,
+    ElectricalRails,
+    LanePolicy,
+    Need,
+    Ports,
+    RailNetwork,
+    StepTimeline,
+    simulate,
+)
 from railcore.photonics.stage_program import DEFAULT_STEP, StepOptions
 from railcore.photonics.workload import WORKLOAD_KINDS, Workload, differing_replicas, training_step
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
-
-BANDWIDTHS = ("equal", "per port")
 
 
 @checked
@@ -52,45 +52,35 @@ class PhotonicCircuits(RailNetwork):
     reconfiguration_s: time to set up circuits, control plane included [s].
     ports: of a NIC, each with a circuit of its own.
     provisioning: circuits change before they are asked for.
-    order: operations in the order in which ports serve them; None is first come first served, with provisioning the
-        order of a run that is.
-    bandwidth: "equal" is the NIC's on any circuit, "per port" what one port has.
-    frontend_bytes: collectives below this size take the host network [bytes]; 0, the default: none. The catalog's
-        control plane has a size (frontend_message).
-    frontend_s: time of a step there [s]; None: as long as a message between a host and the controller of the catalog's
+    order: operations in the order in which ports serve them. None: first come first served, or with provisioning the
+        order of such a run.
+    bandwidth: of a circuit: "equal" is all of the NIC's, "per port" that of one port.
+    frontend_bytes: collectives below this size take the host network [bytes]; by default none. The catalog's control
+        plane has a size (frontend_message).
+    frontend_s: time of a step there [s]. None: the time of a message between a host and the controller of the catalog's
         control plane, which crosses the same network.
-    frontend_kinds: kinds of traffic that take the host network whatever their size, such as ("expert",).
+    frontend_kinds: kinds of traffic of any size that take the host network, such as ("expert",).
     frontend_Bps: a GPU's part of the host network, for these kinds [bytes/s].
     """
 
     reconfiguration_s: Seconds = 0.0
-    ports: NonNegativeInt = 2
+    ports: Ports = 2
     provisioning: bool = False
     order: tuple[int, ...] | None = None
-    bandwidth: str = "equal"
+    bandwidth: Literal["equal", "per port"] = "equal"
     frontend_bytes: Bytes = 0.0
     frontend_s: Seconds | None = None
     frontend_kinds: tuple[str, ...] = ()
-    frontend_Bps: Bandwidth | None = None
+    frontend_Bps: LinkRate | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("reconfiguration_s", "frontend_bytes"):
-            at_least(name, getattr(self, name))
-        if self.frontend_s is not None:
-            at_least("frontend_s", self.frontend_s)
         for kind in self.frontend_kinds:
             one_of("frontend_kinds", kind, WORKLOAD_KINDS)
         if self.frontend_kinds and self.frontend_Bps is None:
             raise ValueError(f"frontend_Bps is None with frontend_kinds {self.frontend_kinds}: give the bandwidth")
-        if self.frontend_Bps is not None:
-            positive("frontend_Bps", self.frontend_Bps)
-        one_of("bandwidth", self.bandwidth, BANDWIDTHS)
-        whole("ports", self.ports)
-        if self.ports < 2:
-            raise ValueError(f"ports is {self.ports}: give 2 or more, since a ring takes two ports of a NIC")
 
-    def slots_of(self, lane: tuple) -> int:
+    def slots_of(self, lane: tuple[Any, ...]) -> int:
         """Circuits of a side of a NIC at a time, one of other lanes."""
         return self.ports // 2 if lane[0] in ("out", "in") else 1
 
@@ -101,11 +91,11 @@ class PhotonicCircuits(RailNetwork):
     def ranks_change_together(self, workload: Workload) -> bool:
         """Whether all ranks of a stage change circuits at the same times.
 
-        A side of a NIC has one circuit at a time, or all its rings at once: between these, rings that have a circuit in
-        common leave ranks with different ones to take down first.
+        They do where a side of a NIC has one circuit at a time, or all its rings at once. Otherwise rings may share a
+        circuit, so that ranks have different circuits to tear down first.
         """
-        sides = self.ports // 2
-        return sides == 1 or sides >= len(workload.rail_rings)
+        circuits = self.ports // 2
+        return circuits == 1 or circuits >= len(workload.rail_rings)
 
     @cached_property
     def frontend_step_s(self) -> float:
@@ -130,17 +120,17 @@ class PhotonicCircuits(RailNetwork):
         """NIC lanes, and ports with their circuits, named by the ranks that they join."""
         if self.on_frontend(workload, op):
             return []
-        found, what, here = [], workload.operation(op), workload.simulated
+        lanes, what, here = [], workload.operation(op), workload.simulated
         for source, target in workload.transfers(op, forwarded=True):
             if here.isdisjoint((source, target)):
                 continue
             circuit = (target, source) if (what.group, what.phase) == ("hop", "backward") else (source, target)
-            own = () if self.bandwidth == "equal" else circuit  # what a port has, no other circuit takes
+            port = () if self.bandwidth == "equal" else circuit  # with a port's bandwidth each circuit has a lane
             ends = (("send", source), ("receive", target))
-            found += [Need((side, rank, *own), None) for side, rank in ends if rank in here]
+            lanes += [Need((side, rank, *port), None) for side, rank in ends if rank in here]
             ends = (("out", circuit[0]), ("in", circuit[1]))
-            found += [Need(lane, circuit, True) for lane in ends if lane[1] in here]
-        return found
+            lanes += [Need(lane, circuit, True) for lane in ends if lane[1] in here]
+        return lanes
 
     def policy(self, workload: Workload) -> "CircuitPolicy":
         """Circuits of a run. Raises ValueError where one replica cannot stand for all."""
@@ -159,7 +149,7 @@ class PhotonicCircuits(RailNetwork):
 def photonic_overhead(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     reconfiguration_s: SecondsArray,
     global_batch: Listed,
     provisioning: bool | Sequence[bool] = (False, True),
@@ -175,8 +165,16 @@ def photonic_overhead(
 
     Parameters
     ----------
-    model, machine, strategy, global_batch, runtime
-        As for `training_step`.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
+    global_batch
+        Sequences of an iteration.
+    runtime
+        Training software: a `Runtime`, or its name in the catalog; None for the newest for the GPU.
     reconfiguration_s
         Times of the switch with its control plane [s].
     options
@@ -199,30 +197,38 @@ def photonic_overhead(
     ------
     ValueError
         As `training_step`, `PhotonicCircuits` and `simulate`.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> strategy = rc.Strategy(tensor=8, pipeline=2, data=2)
+    >>> table = rc.photonic_overhead("Llama-3 8B", "DGX H100", strategy, ["0 ms", "10 ms"], global_batch=8)
+    >>> table[["reconfiguration_s", "reconfigurations"]].to_dict("list")
+    {'reconfiguration_s': [0.0, 0.01, 0.0, 0.01], 'reconfigurations': [5, 5, 5, 5]}
     """
     strategy = as_strategy(strategy)
-    delays = np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s))
-    which = (provisioning,) if isinstance(provisioning, bool) else tuple(provisioning)
-    if not which:
+    delays = np.asarray(reconfiguration_s, float).ravel().tolist()
+    ways = (provisioning,) if isinstance(provisioning, bool) else tuple(provisioning)
+    if not ways:
         raise ValueError("provisioning is empty: give True, False or both")
-    networks = [PhotonicCircuits(float(d), provisioning=early, **circuits) for early in which for d in delays]
+    networks = [PhotonicCircuits(delay, provisioning=early, **circuits) for early in ways for delay in delays]
     step = partial(training_step, model, machine, strategy, global_batch, options, runtime, iterations=2)
     whole_job: list[Workload] = []
     tell = progress or (lambda line: None)
-    unlike = differing_replicas(as_machine(machine), strategy)
-    one, odd = not unlike, []
-    if unlike:
-        odd.append(f"All {strategy.gpus:,} GPUs are simulated, which takes long for many: {unlike}.")
-        tell(odd[0])
-    small = step(one_replica=one)
-    if one and not all(network.ranks_change_together(small) for network in networks):
+    uneven = differing_replicas(as_machine(machine), strategy)
+    one_replica, warnings = not uneven, []
+    if uneven:
+        warnings.append(f"All {strategy.gpus:,} GPUs are simulated, which takes long for many: {uneven}.")
+        tell(warnings[0])
+    small = step(one_replica=one_replica)
+    if one_replica and not all(network.ranks_change_together(small) for network in networks):
         tell(f"All {strategy.gpus:,} GPUs are simulated: with these ports the ranks of a stage change circuits apart.")
-        one, small = False, step()
+        one_replica, small = False, step()
     first = set(strategy.groups("pipeline")[0].tolist())
 
     def workload(network: PhotonicCircuits) -> Workload:
-        """One replica; all of them where delays of 0 let requests of all stages meet."""
-        if not one or network.reconfiguration_s:
+        """One replica, or all of them where a change takes no time: then requests of all stages meet."""
+        if not one_replica or network.reconfiguration_s:
             return small
         if not whole_job:
             tell(f"All {strategy.gpus:,} GPUs are simulated, as circuits change in no time.")
@@ -244,11 +250,11 @@ def photonic_overhead(
     table = pd.DataFrame(rows, columns=columns)
     ports = networks[0].ports
     if ports % 2:
-        odd.append(f"ports is {ports}: a ring takes two, so that one is left idle.")
+        warnings.append(f"ports is {ports}: a ring takes two, so that one is left idle.")
     if not table["reconfigurations"].any():
         rings = ", ".join(small.rail_rings) or "no"
-        odd.append(f"Circuits never change: ports or the host network serve all of the rails' traffic ({rings} rings).")
-    table.attrs["warnings"] = (*odd, *small.warnings)
+        warnings.append(f"Circuits never change: ports or the host network serve all rail traffic ({rings} rings).")
+    table.attrs["warnings"] = (*warnings, *small.warnings)
     return table
 
 
@@ -270,11 +276,11 @@ class CircuitPolicy(LanePolicy):
 
     def __init__(self, workload: Workload, network: PhotonicCircuits) -> None:
         super().__init__(workload, network)
-        self.circuit_log: list[tuple] = []
-        self.reconfiguration_log: list[tuple] = []
-        self.slot: dict[tuple, int] = {}  # of a lane's state
+        self.circuit_log: list[tuple[Any, ...]] = []
+        self.reconfiguration_log: list[tuple[Any, ...]] = []
+        self.slot: dict[tuple[Any, ...], int] = {}  # by lane and state
         self.ready: set[int] = set()
-        self.reserved: dict[int, float] = {}  # who has circuits before asking, and when they are up
+        self.reserved: dict[int, float] = {}  # operations with circuits before they ask, and when these are up
         self.joined: list[int] = []
         order = network.order or ()
         self.place = {op: place for place, op in enumerate(order)}
@@ -312,14 +318,14 @@ class CircuitPolicy(LanePolicy):
         return started + super().grant(now)
 
     def serve(self, op: int, now: float) -> list[tuple[int, float]]:
-        """An operation takes its circuits; without having asked it keeps them."""
+        """An operation takes its circuits. Before it asks they are reserved for it."""
         if op in self.ready:
             return super().serve(op, now)
         self.reserved[op] = self.take(op, now)
         return []
 
     def admits(self, op: int) -> bool:
-        """As for all lanes; before an operation asks only with provisioning."""
+        """Whether an operation may have all its lanes; before it asks only with provisioning."""
         return (op in self.ready or self.network.provisioning) and super().admits(op)
 
     def set_up(self, op: int, missing: list[Need], now: float) -> float:
@@ -329,7 +335,7 @@ class CircuitPolicy(LanePolicy):
         return self._join(circuits, op, now) if circuits else now
 
     def _join(self, circuits: list[Need], op: int, now: float) -> float:
-        """Circuits of an operation come up; when they are."""
+        """Set up an operation's circuits; when they are up."""
         begin = max([now, *(self._make_room(need, now) for need in circuits)])
         up = begin + self.network.reconfiguration_s
         for need in circuits:
@@ -357,11 +363,11 @@ class CircuitPolicy(LanePolicy):
                 up = self.lanes[end].held.pop(state)[1]
                 self._log(end, state, up, now)
 
-    def _log(self, name: tuple, state: Any, up: float, down: float) -> None:
+    def _log(self, name: tuple[Any, ...], state: Any, up: float, down: float) -> None:
         slot = self.slot.pop((name, state))
         self.circuit_log.append((name[1], f"{name[0]} {slot}", f"{state[0]}-{state[1]}", up, down))
 
-    def logs(self) -> tuple[list[tuple], list[tuple]]:
+    def logs(self) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
         """Circuits with those that stay, and all changes."""
         for name, lane in self.lanes.items():
             for state, (_, up) in lane.held.items():

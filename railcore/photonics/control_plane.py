@@ -8,17 +8,16 @@ controller waits for all ranks of the group, finds or generates their circuits, 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import Bytes, NonNegativeInt, Positive, Seconds, checked
-from railcore.catalog.checks import at_least, one_of, positive, whole
+from railcore.catalog.arguments import Bytes, Seconds, checked
 
 CIRCUIT_STATES = ("first time", "cached", "up")  # what the controller knows of a group's circuits
 NETWORKS = ("scale-up", "frontend", "circuits")
-_LONGEST_S = 1e6  # beside which floats hold a nanosecond
 
 
 @checked
@@ -26,15 +25,14 @@ _LONGEST_S = 1e6  # beside which floats hold a nanosecond
 class ControlPlane:
     """Latency of each step [s], and the message size below which the frontend network is taken [bytes].
 
-    interception_s: of a call, in the shim.
+    interception_s: the shim intercepts a call.
     selection_s: choice of the network.
     local_s: message between a client and the manager of its HB domain.
     message_s: message between a host or switch and the controller, one way.
-    service_s: of the controller for one request.
+    service_s: the controller serves one request.
     configuration_s: generation of a group's circuits.
-    lookup_s: of stored ones.
-    command_s: of the switch's software, from a command to the start of its reconfiguration.
-    Raises ValueError for a negative latency.
+    lookup_s: look-up of stored circuits.
+    command_s: the switch's software, from a command to the start of its reconfiguration.
     """
 
     interception_s: Seconds
@@ -47,26 +45,18 @@ class ControlPlane:
     command_s: Seconds
     frontend_bytes: Bytes
 
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            at_least(field.name, getattr(self, field.name))
-
-    @checked
-    def network(self, message_bytes: Bytes, within_domain: bool = False) -> str:
+    def network(self, message_bytes: float, within_domain: bool = False) -> str:
         """One of NETWORKS for a collective: by its message [bytes], and by whether its ranks share an HB domain."""
-        at_least("message_bytes", message_bytes)
         return NETWORKS[0] if within_domain else NETWORKS[1 if message_bytes < self.frontend_bytes else 2]
 
-    @checked
-    def steps(self, requests: NonNegativeInt, state: str = "cached") -> dict[str, float]:
+    def steps(self, requests: int, state: str = "cached") -> dict[str, float]:
         """Steps between the last rank's call and usable circuits, with their times [s]; without the switch itself.
 
-        requests: that the controller serves before it acts, all there at once: one for each rank of the group, or one
-        for each HB domain where managers coalesce those of their rails; state: one of CIRCUIT_STATES.
+        requests: served before the controller acts, all there at once: one of each rank of the group, or one of each
+        HB domain where managers coalesce the requests of their rails. state: one of CIRCUIT_STATES.
         """
-        whole("requests", requests)
         shim = {"interception": self.interception_s, "choice of network": self.selection_s}
-        if one_of("state", state, CIRCUIT_STATES) == "up":
+        if state == "up":
             return shim
         stored = state == "cached"
         return shim | {
@@ -77,24 +67,20 @@ class ControlPlane:
             "acknowledgement": 2 * self.message_s + self.local_s,
         }
 
-    @checked
-    def overhead_s(self, requests: NonNegativeInt, state: str = "cached") -> float:
-        """Time between the last rank's call and usable circuits besides the switch's reconfiguration [s]."""
+    def overhead_s(self, requests: int, state: str = "cached") -> float:
+        """Time of `steps` [s]."""
         return sum(self.steps(requests, state).values())
 
 
-def catalog_control_plane(name: str = "host-driven", bound: str = "value") -> ControlPlane:
-    """A control plane of the catalog, with its values or their bounds: bound is value, low or high.
-
-    Raises UnknownName.
-    """
-    item, which = catalog.item("control_planes", name), one_of("bound", bound, ("value", "low", "high"))
+def catalog_control_plane(name: str = "host-driven", bound: Literal["value", "low", "high"] = "value") -> ControlPlane:
+    """A control plane of the catalog, with its values or their bounds. Raises UnknownName."""
+    item = catalog.item("control_planes", name)
     rows = {"frontend_bytes": item.row("frontend_message")}
     for field in fields(ControlPlane):
         if field.name.endswith("_s"):
             rows[field.name] = item.row(f"{field.name[:-2]}_time")
-    found = {key: getattr(row, which) for key, row in rows.items()}
-    return ControlPlane(**{key: rows[key].value if value is None else value for key, value in found.items()})
+    values = {key: getattr(row, bound) for key, row in rows.items()}
+    return ControlPlane(**{key: rows[key].value if value is None else value for key, value in values.items()})
 
 
 def reconfiguration_sequence(
@@ -118,18 +104,9 @@ def reconfiguration_sequence(
     Returns
     -------
     Columns number (of the step), step, rank, sender, receiver, message, start_s, end_s, by start. Sender and receiver
-    are application, shim client, shim manager, controller, circuit switch and collective library; a step of one party
-    alone has it in both.
-
-    Raises
-    ------
-    ValueError
-        For no ranks, latencies below 0, and times below 0 or above 1e6 s, after which floats lose the steps.
+    are application, shim client, shim manager, controller, circuit switch or collective library, and the same party
+    where it works alone.
     """
-    if not asked_s:
-        raise ValueError("asked_s is empty: give the time of the call for each rank of the group")
-    at_least("switch_s", switch_s, 0, _LONGEST_S)
-    at_least("asked_s", list(asked_s.values()), 0, _LONGEST_S)
     rows: list[tuple] = []
 
     def step(number: int, name: str, rank: int | None, way: str, message: str, start: float, time: float) -> float:
@@ -142,13 +119,13 @@ def reconfiguration_sequence(
         choice = "which network? circuits"
         asked[rank] = step(2, "choice of network", rank, "shim client > shim client", choice, heard, plane.selection_s)
     free = 0.0
-    for rank, time in sorted(asked.items(), key=lambda each: each[1]):
+    for rank, time in sorted(asked.items(), key=lambda call: call[1]):
         manager = step(3, "request", rank, "shim client > shim manager", "group, bytes", time, plane.local_s)
         there = step(4, "request", rank, "shim manager > controller", "rank asks", manager, plane.message_s)
         free = step(5, "barrier", rank, "controller > controller", "rank noted", max(free, there), plane.service_s)
     way = "controller > controller"
-    found = step(6, "new circuits", None, way, "all ranks asked", free, plane.configuration_s)
-    told = step(7, "command", None, "controller > circuit switch", "circuits", found, plane.message_s + plane.command_s)
+    made = step(6, "new circuits", None, way, "all ranks asked", free, plane.configuration_s)
+    told = step(7, "command", None, "controller > circuit switch", "circuits", made, plane.message_s + plane.command_s)
     up = step(8, "switch", None, "circuit switch > circuit switch", "reconfigures", told, switch_s)
     done = step(9, "acknowledgement", None, "circuit switch > controller", "circuits are up", up, plane.message_s)
     for rank in asked:
@@ -163,7 +140,7 @@ def reconfiguration_sequence(
 def saturating_gpus(
     plane: ControlPlane,
     hb_domain_size: int,
-    changes: Positive,
+    changes: float,
     iteration_s: float,
     group_ranks: float = 2,
     coalesced: bool = True,
@@ -173,11 +150,11 @@ def saturating_gpus(
     Parameters
     ----------
     plane
-        Latencies; a request takes the controller's own time and its share of finding the group's circuits, s.
+        Latencies. A request takes s = service_s + lookup_s / group_ranks of the controller.
     hb_domain_size
         GPUs of an HB domain.
     changes
-        Requests of a sender in an iteration.
+        Requests of a sender in an iteration; 0 or more.
     iteration_s
         T [s].
     group_ranks
@@ -189,7 +166,5 @@ def saturating_gpus(
     -------
     hb_domain_size (1 without coalescing) x T / (changes s); infinite without changes.
     """
-    request_s = plane.service_s + plane.lookup_s / float(at_least("group_ranks", group_ranks, 1))
-    busy = float(at_least("changes", changes)) * request_s
-    domain, time = float(whole("hb_domain_size", hb_domain_size)), float(positive("iteration_s", iteration_s, "s"))
-    return (domain if coalesced else 1.0) * time / busy if busy else np.inf
+    busy_s = changes * (plane.service_s + plane.lookup_s / group_ranks)
+    return (hb_domain_size if coalesced else 1) * iteration_s / busy_s if busy_s else np.inf

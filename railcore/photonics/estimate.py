@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.catalog.checks import Floats, at_least, whole
+from railcore.catalog.checks import Floats
 from railcore.photonics.circuit_changes import Rings, Step
 from railcore.photonics.stage_program import DEFAULT_STEP, StepOptions
 from railcore.training.exchanges import context_exchanges, gathers, replicas_exchange
@@ -45,7 +45,7 @@ class OverheadEstimate:
 
     electrical_s: on electrical rails, of `iteration_times`.
     changes_s: what changes of circuits add on photonic ones.
-    detour_s: what all-to-alls of expert ranks take longer there, whose rings pass on what is meant for others.
+    detour_s: what all-to-alls of expert ranks take longer there, because a ring passes tokens on to other ranks.
     warnings: those of `iteration_times`.
     """
 
@@ -81,39 +81,38 @@ def overhead_estimate(
 
     T = electrical_s + T(d) - T(0) + detour_s
 
-    electrical_s is that of `iteration_times`, to the last digit. T(d) = P(d) + ((m - p) v + p - 1) C(d), the symbols of
-    `circuit_changes`: P is one micro-batch through all V chunks and back, C what another one adds on the slowest stage.
-    All times in it are of the same `layer_costs` and `stage_costs`; exchanges are where `sharding` has them.
+    electrical_s is that of `iteration_times`, to the last digit. T(d) = P(d) + ((m - p) v + p - 1) C(d), symbols as in
+    `circuit_changes`: P is one micro-batch through all V chunks and back, C what another one adds on the slowest
+    stage. The times come from the same `layer_costs` and `stage_costs`; `sharding` says where exchanges are.
 
-    Each change adds max(0, d - w), w = 0 without provisioning. With it, w is how long the ports are free before they
-    are needed:
+    Each change adds max(0, d - w), w = 0 without provisioning. With it, w is the time for which the ports are free
+    before the change is needed:
 
     - hop, then gather of weights or keys and values: 0, since these are asked for when the input is there;
-    - gather, then hop: f + max(0, f - g), what is left of the pass; 0 where tokens return from their experts last;
+    - gather, then hop: f + max(0, f - g), the rest of the pass; 0 where tokens return from their experts last;
     - hop, then sum of gradients: b, or the whole pass L b with `gradients_after_pass`;
-    - sum of gradients, then hop: what is left of the pass, or 0 with `gradients_after_pass`;
-    - hop, then tokens: what a layer computes before they leave;
-    - traffic of data ranks, then the short AllReduces: 0; these, then the next step's: the optimizer.
+    - sum of gradients, then hop: the rest of the pass, or 0 with `gradients_after_pass`;
+    - hop, then tokens: the compute of a layer before they leave;
+    - traffic of data ranks, then the short AllReduces: 0; these, then the next step: the optimizer.
 
-    Within a pass k > 1 kinds of circuits change k times a layer, hidden as far as the layer reaches. Where expert ranks
-    have circuits of their own, tokens leave for their experts and return around the exchanges of a layer on q rings (2
-    of its weights, shared ones and experts', and 2 of its gradients): q + 1 changes a mixture layer, and one or two
-    more where a change takes so long that tokens come between these. With kept weights (`gradients_after_pass`), v = 1
-    and m > 1 there are 4 V changes. Nothing changes where the ports have circuits for all kinds of traffic.
+    Within a pass k > 1 kinds of circuits change k times a layer, hidden by the compute of the layer. Where expert ranks
+    have circuits of their own, tokens leave and return around the exchanges of a layer on q rings (2 for weights, of
+    shared parameters and of experts, and 2 for gradients): q + 1 changes in a mixture layer, and one or two more where
+    changes are so long that tokens come between the exchanges. With kept weights (`gradients_after_pass`), v = 1 and
+    m > 1 there are 4 V changes. Nothing changes where the ports have circuits for all kinds of traffic.
 
-    detour_s: on y domains a ring passes on each byte y / 2 times, where packet switches send it once.
+    detour_s: on y domains a ring passes each byte on y / 2 times, where packet switches send it once.
     `photonic_overhead` has rings on both sides: compare it with changes_s alone.
 
-    What options and runtime say beyond: `detail` and overlap_pipeline change no circuits; offload lengthens the passes
-    that hide changes; layers that do not divide count as full ones; groups that lie unevenly as their worst one.
-    `keep_gathered`, `recompute` and `ends_as_layers` count in the times of layers.
+    `detail` and overlap_pipeline change no circuits. Offload lengthens the passes that hide changes. Layers that do not
+    divide count as full ones, groups that lie unevenly as their worst one. `keep_gathered`, `recompute` and
+    `ends_as_layers` count in the times of layers.
 
-    Against the simulation (data/derived/photonic_runs.csv, and random small steps), what changes add over what they add
-    there, where it is 1% of the iteration or more: without chunks and context ranks 0.75 to 1.75 times, and nearly
-    always 0.9 to 1.25; 0.55 for sums in every pass (ZeRO-2), 2.6 for AllReduces, which are as long as the pass. Expert
-    ranks 0.75 to 1.5; where only some layers are mixtures 0.65 to 3, and nearly always 0.8 to 1.5. Context ranks 0.5 to
-    2.1, and mostly 0.95 to 1.2. Interleaved, hops of other micro-batches fall between gathers, which is estimated
-    roughly: mostly 0.35 to 2.5 times; simulate these.
+    Estimated over simulated time of changes (data/derived/photonic_runs.csv, and random small steps), where it is 1% of
+    the iteration or more: without chunks and context ranks 0.75 to 1.75, and nearly always 0.9 to 1.25; 0.55 for sums
+    in every pass (ZeRO-2), 2.6 for AllReduces, which are as long as the pass. Expert ranks 0.75 to 1.5; where only some
+    layers are mixtures 0.65 to 3, and nearly always 0.8 to 1.5. Context ranks 0.5 to 2.1, and mostly 0.95 to 1.2.
+    Interleaved mostly 0.35 to 2.5, since hops of other micro-batches fall between gathers: simulate these.
 
     Parameters
     ----------
@@ -126,7 +125,7 @@ def overhead_estimate(
     options
         How the software runs a step: `gradients_after_pass` and `sync_groups`, which decide when circuits change.
     ports
-        Of a NIC; a ring takes two. They only decide whether circuits change: with fewer rings than kinds of traffic on
+        Of a NIC; a ring takes two. They decide only whether circuits change: with fewer rings than kinds of traffic on
         the rails the estimate is that of one ring.
 
     Returns
@@ -136,24 +135,22 @@ def overhead_estimate(
     Raises
     ------
     ValueError
-        As `iteration_times`; for negative delays; for options that it has no time for: gradients accumulated beside
-        sharding "gradients" or "weights", or weights kept beside "weights", where sharding "optimizer" has the same
-        exchanges; for what has no closed form, by name: tensor ranks on the rails, pipelines from both ends, exchanges
-        that are not overlapped, and with expert ranks on the rails context ranks there, chunks, whole experts, tokens
-        behind other micro-batches or exchanged again, and layers that predict further tokens.
+        As `iteration_times`. For options without a time there: gradients accumulated with sharding "gradients" or
+        "weights", or weights kept with "weights"; sharding "optimizer" has the same exchanges. For what has no closed
+        form: tensor ranks on the rails, pipelines from both ends, exchanges that are not overlapped, and with expert
+        ranks on the rails: context ranks there, chunks, whole experts, tokens hidden behind other micro-batches or
+        exchanged again, and layers that predict further tokens.
     """
     model, machine = as_model(model), as_machine(machine).off_fabrics("circuits")
     runtime = as_runtime(runtime, machine)
-    delays = at_least("reconfiguration_s", reconfiguration_s)
     electrical = iteration_times(model, machine, strategies, runtime, offload, global_batch)
     flat, shape = strategy_columns(strategies, global_batch)
     columns = {name: values.reshape(shape) for name, values in flat.items()}
     terms = circuit_terms(model, machine, runtime, checked_offload(offload), columns, options, ports)
-    if found := next((text for text, where in terms.refused.items() if where.any()), None):
-        raise ValueError(found)
-    electrical_s, changes_s, detour_s = np.broadcast_arrays(
-        electrical.total_s, terms.changes_s(delays, provisioning), terms.detour_s
-    )
+    if refusal := next((text for text, where in terms.refused.items() if where.any()), None):
+        raise ValueError(refusal)
+    changes_s = terms.changes_s(np.asarray(reconfiguration_s, float), provisioning)
+    electrical_s, changes_s, detour_s = np.broadcast_arrays(electrical.total_s, changes_s, terms.detour_s)
     return OverheadEstimate(electrical_s, changes_s, detour_s, electrical.warnings)
 
 
@@ -162,9 +159,9 @@ class CircuitTerms:
     """What circuits add to strategies, arrays of one shape.
 
     step: its times and counts.
-    change: whether circuits change: there are more kinds of them on the rails than ports hold.
+    change: whether circuits change: the rails have more kinds of circuits than the ports hold.
     detour_s: of all-to-alls around rings [s].
-    refused: what has no closed form, by the text that says so; where strategies have it.
+    refused: text of what has no closed form -> strategies that have it.
     """
 
     step: Step
@@ -206,7 +203,7 @@ def circuit_terms(
     groups = group_levels(columns)
     rings = Rings.of(groups, machine.hb_domain_size)
     level, hops = columns["sharding"], groups["pipeline"].in_domains(machine.hb_domain_size)[1] > 1
-    data = rings.kinds > 0  # all rings are among the context and data ranks
+    data = rings.kinds > 0  # whether any ring is on the rails: all are among context and data ranks
     away_s = (("activations" in offload) * layer.kept_bytes + stage["streamed_bytes"] / stage["layers"]) / (
         machine.host.host_Bps
     )
@@ -230,22 +227,21 @@ def circuit_terms(
         sums_pipeline="pipeline" in options.sync_groups,
         tied=hops & model.tied_embeddings,
     )
-    # On y domains a ring passes each byte on y / 2 times, in y - 1 steps.
     farther = np.where(rings.expert, groups["expert"].in_domains(machine.hb_domain_size)[1] / 2 - 1, 0.0)
-    steps = 4 * (2 + step.twice) * step.mixed  # more of a dispatch and a combine, in each pass
+    steps = 4 * (2 + step.twice) * step.mixed  # of dispatch and combine, in the passes of a layer
     detour_s = farther * (layer.links["expert"].nic_s + steps * machine.links.nic_latency_s)
-    change = rings.kinds + hops + (step.tied & (step.p > 2)) > int(whole("ports", ports, least=2)) // 2
+    change = rings.kinds + hops + (step.tied & (step.p > 2)) > ports // 2
     refused = _no_closed_form(model, machine, runtime, columns, step, change)
     return CircuitTerms(step, change, (step.m + stage["fill_passes"]) * stage["layers"] * detour_s, refused)
 
 
 def _traffic_times(rank: Rank, layer: LayerCosts, stage: np.ndarray, columns: Columns) -> dict[str, Any]:
-    """What a `Step` has of a layer's traffic: exchanges of the stage over its layers, its ends counted in layers."""
+    """Fields of a `Step` about traffic: the stage's exchanges divided by its layers, its ends counted as layers."""
     level, p, full = columns["sharding"], columns["pipeline"], columns["recompute"] == RECOMPUTE.index("full")
     model, mixed = rank.model, rank.mixtures
     held = model.rank_parameters(columns["tensor"], columns["expert"])
-    each = held.layers(1 - mixed, mixed) + mixed * held.experts
-    edge, head = held.first / each, held.last(p) / each
+    of_layer = held.layers(1 - mixed, mixed) + mixed * held.experts
+    edge, head = held.first / of_layer, held.last(p) / of_layer
     layers = stage["layers"] + np.maximum(edge, head)
     gathered = replicas_exchange(level, "weights", "forward")
     gathers_s = np.where(gathered, stage["in_forward_s"], stage["before_s"])
@@ -275,7 +271,7 @@ def _traffic_times(rank: Rank, layer: LayerCosts, stage: np.ndarray, columns: Co
 def _costs(
     model: Transformer, machine: Machine, runtime: Runtime, offload: tuple[str, ...], columns: Columns
 ) -> tuple[LayerCosts, np.ndarray]:
-    """Costs of the layers and of the stages of strategies, those of equal ones computed once."""
+    """Costs of the layers and of the stages of strategies. Equal ones are computed once."""
     shape, flat = columns["pipeline"].shape, {name: values.ravel() for name, values in columns.items()}
     layers, layer_of = unique_rows(flat, LAYER_COLUMNS)
     stages, stage_of = unique_rows(flat, STAGE_COLUMNS)
@@ -287,7 +283,7 @@ def _costs(
 
 
 def _refuse_options(options: StepOptions, sharding: Any) -> None:
-    """Raise ValueError for options of which `iteration_times` has no time."""
+    """Raise ValueError for options that `iteration_times` has no time for."""
     for name, wrong, least, what in (
         ("accumulate_gradients", True, "gradients", "sums gradients in every pass"),
         ("reshard_after_forward", False, "weights", "gathers weights in every pass"),
@@ -303,13 +299,13 @@ def _refuse_options(options: StepOptions, sharding: Any) -> None:
 def _no_closed_form(
     model: Transformer, machine: Machine, runtime: Runtime, columns: Columns, step: Step, change: Any
 ) -> dict[str, Any]:
-    """Where strategies have what is not modelled, by texts that name it."""
+    """Text of what is not modelled -> strategies that have it."""
     size, experts = machine.hb_domain_size, step.rings.expert
     tensor = group_levels(columns)["tensor"].in_domains(size)[1] > 1
     again = sorted({"moe", EVERY_OPERATOR} & {*runtime.recompute_modules})
     selective = columns["recompute"] == RECOMPUTE.index("selective")
     beside = "with expert ranks on the rails"
-    found = {
+    refused = {
         f"tensor ranks leave their HB domain of {size}: give a divisor of it, and tensor first": (
             tensor & (step.hops | step.data)
         ),
@@ -322,16 +318,16 @@ def _no_closed_form(
         f"mtp_layers is {model.mtp_layers} {beside}: give 0": experts & (model.mtp_layers > 0),
         f"recompute_modules has {', '.join(again)} {beside}: leave it out": experts & selective & bool(again),
     }
-    return {f"no closed form on circuits where {text}": where for text, where in found.items()}
+    return {f"no closed form on circuits where {text}": where for text, where in refused.items()}
 
 
 def estimates_of_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """Simulated runs with their estimates, both with the software that the runs are simulated with.
+    """Simulated runs with their estimates, for the same software.
 
     runs: columns model, platform, software (in STEP_SOFTWARE), tensor, context, pipeline, data, interleave,
-    global_batch, reconfiguration_s, provisioning, electrical_s, overhead. Added: rails ("context ranks",
-    "interleaved" or "plain"), estimated_electrical_s (of `iteration_times`), and estimated: what changes add, over the
-    simulated electrical iteration, as `overhead` is.
+    global_batch, reconfiguration_s, provisioning, electrical_s, overhead. Added columns: rails ("context ranks",
+    "interleaved" or "plain"), estimated_electrical_s (of `iteration_times`), and estimated, which is comparable with
+    overhead: estimated time of changes over the simulated electrical iteration.
     """
     same = ["model", "platform", "software", "provisioning"]
     fixed = {"expert": 1, "micro_batch": 1, "recompute": "none"}
@@ -341,9 +337,9 @@ def estimates_of_runs(runs: pd.DataFrame) -> pd.DataFrame:
         columns = {name: part[name].to_numpy() for name in STRATEGY_COLUMNS if name in part}
         columns |= fixed | {"sharding": sharding, "sequence_parallel": columns["tensor"] > 1}
         delays = part["reconfiguration_s"]
-        found = overhead_estimate(model, platform, columns, delays, bool(early), options, runtime=MODERN)
-        estimated = found.changes_s / part["electrical_s"]
-        parts.append(part.assign(estimated_electrical_s=found.electrical_s, estimated=estimated))
+        times = overhead_estimate(model, platform, columns, delays, bool(early), options, runtime=MODERN)
+        estimated = times.changes_s / part["electrical_s"]
+        parts.append(part.assign(estimated_electrical_s=times.electrical_s, estimated=estimated))
     table = pd.concat(parts).sort_index()
     rails = np.select([table["context"] > 1, table["interleave"] > 1], ["context ranks", "interleaved"], "plain")
     return table.assign(rails=rails)
@@ -352,16 +348,16 @@ def estimates_of_runs(runs: pd.DataFrame) -> pd.DataFrame:
 def estimate_errors(table: pd.DataFrame) -> pd.DataFrame:
     """How far the estimates of `estimates_of_runs` are off, by kind of strategy.
 
-    Columns rails, software, runs, time_error (largest of the electrical iteration, as a share); median_error and
-    largest_error of what changes add [share of the iteration]; low and high: least and largest ratio of it, estimated
-    over simulated, where it is 1% or more.
+    Columns rails, software, runs; time_error: largest error of the electrical iteration, as a share; median_error and
+    largest_error of the time of changes [share of the iteration]; low and high: least and largest estimated over
+    simulated time of changes, where it is 1% or more.
     """
     error = (table["estimated"] - table["overhead"]).abs()
     ratio = (table["estimated"] / table["overhead"]).where(table["overhead"] >= 0.01)
     of_time = (table["estimated_electrical_s"] / table["electrical_s"] - 1).abs()
-    each = table[["rails", "software"]].assign(error=error, ratio=ratio, of_time=of_time)
+    errors = table[["rails", "software"]].assign(error=error, ratio=ratio, of_time=of_time)
     return (
-        each.groupby(["rails", "software"], sort=False)
+        errors.groupby(["rails", "software"], sort=False)
         .agg(
             runs=("error", "size"),
             time_error=("of_time", "max"),

@@ -1,16 +1,16 @@
 """Event-driven run of a workload on a network: when every compute and collective starts and ends.
 
 An operation is ready when all that it waits for has ended, so a collective starts with its slowest rank. A compute or
-an in-domain collective starts then; one over the rails asks the network for lanes. A lane is one direction of a rank's
-NIC, or a port that a circuit switch joins to another. A lane serves who asked first. Nothing holds a lane while it
-waits for another, so that no two operations wait for each other for ever.
+an in-domain collective starts then. An operation over the rails asks the network for lanes. A lane is one direction of
+a rank's NIC, or a port that a circuit switch joins to another. It serves operations in the order in which they ask. An
+operation takes all its lanes at once, so that no two operations wait for each other.
 
 A network says which lanes an operation needs, in which state, and how long its transfer takes:
 
     latency steps x L + max(bytes / B_HB, bytes through a NIC / (share x B_NIC))
 
-Here: electrical rails, which join any pair at any time, and the static partition of a NIC's ports. Assumed: a NIC
-serves one transfer at a time in each direction, at full rate.
+Networks here: electrical rails, which join any pair at any time, and the static partition of a NIC's ports. Assumed: a
+NIC serves one transfer at a time in each direction, at full rate.
 """
 
 import heapq
@@ -18,20 +18,20 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import NonNegative, NonNegativeInt, checked
-from railcore.catalog.checks import one_of, positive, whole
+from railcore.catalog.arguments import NonNegativeInt, Range, checked
+from railcore.catalog.checks import one_of, positive
 from railcore.photonics.workload import LINKS, Workload
 
-ALGORITHMS = ("ring", "fewest steps")
+Ports = Annotated[int, Range(2)]  # of a NIC: a ring takes two
 RAIL_OPERATIONS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send_receive")
 RAIL = LINKS.index("rail")
-_AT_ONCE = 1e-12  # of the time, events so close: sums of the same times in another order differ in the last bit
-_TOLD_APART = 1e-3  # of a mean operation, what events at once may differ by
+_AT_ONCE = 1e-12  # events at most this share of the time apart are one: sums in another order differ in the last bit
+_TOLD_APART = 1e-3  # largest rounding of a run, over the time of a mean operation
 
 
 class Need(NamedTuple):
@@ -48,7 +48,7 @@ class Lane:
 
     slots: states at a time.
     held: [users, time from which it can be used] by state, longest idle first.
-    runs: (state, operations) that wait for it, those that follow each other and want the same state together.
+    runs: queue of (state, operations): neighbours that want the same state stand together.
     """
 
     slots: int = 1
@@ -62,13 +62,13 @@ class Lane:
         self.runs[-1][1][op] = None
 
     def admits(self, op: int, state: Any) -> bool:
-        """Whether an operation may have the lane: nobody before it wants another state; a slot has its, or is idle."""
+        """Whether an operation may have the lane: it is first in the queue, and a slot has its state or is idle."""
         if op not in self.runs[0][1]:
             return False
         return state in self.held or len(self.held) < self.slots or self.idle_state() is not None
 
     def leave(self, op: int) -> bool:
-        """An operation of the first run waits no longer; whether it was the last of the run."""
+        """An operation of the first run leaves the queue. Returns whether it was the last of the run."""
         self.runs[0][1].pop(op)
         if last := not self.runs[0][1]:
             self.runs.popleft()
@@ -132,7 +132,7 @@ class LanePolicy:
         self.needs.pop(op)
 
     def retry(self, name: tuple, new: bool = False) -> None:
-        """Who waits first for a lane may get it now; who wants the state that it has had a turn, unless it is new."""
+        """The first in a lane's queue may get it now. Those that want its present state had their turn, unless new."""
         lane = self.lanes[name]
         if lane.runs and (new or lane.runs[0][0] not in lane.held):
             self.candidates.update(lane.runs[0][1])
@@ -157,7 +157,7 @@ class LanePolicy:
         return [(op, self.take(op, now))]
 
     def admits(self, op: int) -> bool:
-        """Whether all lanes of an operation are free for it, or in its state, and nobody before it wants another."""
+        """Whether an operation may have all its lanes."""
         lanes = self.lanes
         for name, need in self.needs_of(op).items():  # noqa: SIM110 - hot: `all` takes a fifth longer
             if not lanes[name].admits(op, need.state):
@@ -193,15 +193,14 @@ class LanePolicy:
 class RailNetwork:
     """What all networks of rails have: how long a transfer takes.
 
-    algorithm: of collectives, one of ALGORITHMS. rates_Bps: bandwidth that an operation ("all_gather", ...) reaches
-    per NIC where it was measured, in place of the machine's. nic_share: share of the NIC's bandwidth.
+    algorithm: of collectives. rates_Bps: measured bandwidth of an operation ("all_gather", ...) per NIC, in place of
+    the machine's.
     """
 
-    algorithm: str = field(default="ring", kw_only=True)
+    algorithm: Literal["ring", "fewest steps"] = field(default="ring", kw_only=True)
     rates_Bps: Mapping[str, float] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
-        one_of("algorithm", self.algorithm, ALGORITHMS)
         for operation, rate in self.rates_Bps.items():
             one_of("operation in rates_Bps", operation, RAIL_OPERATIONS)
             positive(f"rates_Bps[{operation!r}]", rate, "bytes/s")
@@ -219,9 +218,9 @@ class RailNetwork:
         return steps[op] * machine.links.nic_latency_s + link_s
 
     def needs(self, workload: Workload, op: int) -> list[Need]:
-        """Lanes that a transfer needs, the same for operations of one kind, phase and size on the same ranks.
+        """Lanes that a transfer needs: its NICs, out and in.
 
-        Here its NICs, out and in.
+        Operations of one kind, group, phase and size on the same ranks need the same lanes.
         """
         pairs = workload.transfers(op)
         lanes = [lane for source, target in pairs for lane in (("send", source), ("receive", target))]
@@ -246,14 +245,10 @@ class ElectricalRails(RailNetwork):
 class StaticPartition(RailNetwork):
     """Circuits that stay for the whole job: each kind of traffic on the rails has a ring of its own on every NIC.
 
-    ports: of a NIC, each with 1 / ports of its bandwidth. A ring takes two, or an equal part of all ports.
+    ports: of a NIC, each with 1 / ports of its bandwidth. A ring takes an equal part of them, two or more.
     """
 
-    ports: NonNegativeInt = field(default=4, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole("ports", self.ports)
+    ports: Ports = field(default=4, kw_only=True)
 
     def nic_share(self, workload: Workload) -> float:
         """Ports of one ring, over those of the NIC."""
@@ -280,8 +275,8 @@ class StepTimeline:
     """When every operation of a workload ran; made by `simulate`.
 
     ready_s, start_s, end_s [operation]: its slowest rank has joined, it starts, it ends [s].
-    circuit_log: (rank, port, circuit, up, down), reconfiguration_log: (operation, start, end), of networks with
-    circuits; times in s.
+    circuit_log: (rank, port, circuit, up, down) [s]. reconfiguration_log: (operation, start, end) [s]. Both are empty
+    for networks without circuits.
     """
 
     workload: Workload
@@ -299,7 +294,7 @@ class StepTimeline:
 
     @property
     def rounding_s(self) -> float:
-        """What is rounding in a difference of its times [s]."""
+        """Rounding in a difference of the run's times [s]."""
         return _AT_ONCE * self.total_s
 
     @property
@@ -330,18 +325,11 @@ class StepTimeline:
         return table.sort_values(["start_s", "op"], ignore_index=True)
 
 
-def uniform_deviation(name: str, value: float) -> float:
-    """A standard deviation over the mean that a uniform time above 0 can have: up to 1 / sqrt(3). Else ValueError."""
-    if not 0 <= value <= 3**-0.5:
-        raise ValueError(f"{name} is {value!r}: give 0 to {3**-0.5:.3f}; a uniform time that varies more is below 0")
-    return value
-
-
 @checked
 def simulate(
     workload: Workload,
     network: RailNetwork | None = None,
-    jitter: NonNegative = 0.0,
+    jitter: Annotated[float, Range(0, 3**-0.5)] = 0.0,
     seed: NonNegativeInt = 0,
     progress: Callable[[str], object] | None = None,
 ) -> StepTimeline:
@@ -354,11 +342,12 @@ def simulate(
     network
         By default `ElectricalRails`.
     jitter
-        Standard deviation of a compute's time over its mean; uniform, by seed.
+        Standard deviation of a compute's time over its mean. The time is uniform, so that more than 1 / sqrt(3) would
+        be below 0.
     seed
         Of the computes.
     progress
-        Told each tenth of the operations, such as `print`.
+        Called with a text at each tenth of the operations, such as `print`.
 
     Returns
     -------
@@ -367,15 +356,12 @@ def simulate(
     Raises
     ------
     ValueError
-        For negative jitter or seed, a cycle, a workload of one replica with jitter, what does not fit the network, and
-        circuits that take so long that floats do not tell the operations between them apart.
+        For a workload of one replica with jitter, a workload that does not fit the network, and circuits that take so
+        long that floats do not tell the operations between them apart.
     """
     network = network or ElectricalRails()
-    uniform_deviation("jitter", jitter)
-    whole("seed", seed, least=0)
     if jitter and workload.one_replica:
         raise ValueError(f"jitter is {jitter:g} with a workload of one replica: build it with one_replica=False")
-    workload.order()
     rng = np.random.default_rng([seed, 0])
     spread = np.sqrt(3) * jitter * (2 * rng.random(len(workload.program)) - 1)
     seconds = (np.array(workload.seconds) * (1 + spread)).tolist()

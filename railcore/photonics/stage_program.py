@@ -4,8 +4,8 @@ Each stage computes its chunk passes in the order of `timetable`. Around them:
 
 - pipeline: a hop sends the output of a pass to the next stage. The receiver takes it right before it needs it; with
   interleaved chunks and `overlap_pipeline` it may come earlier.
-- data: with sharded weights an AllGather before each layer, at most one layer ahead, and none before the pass's input
-  is there; gradients a layer at a time behind the backward pass, or after it (`gradients_after_pass`).
+- data: with sharded weights an AllGather before each layer, at most one layer ahead, and none before the input of the
+  pass is there. Gradients are summed layer by layer behind the backward pass, or after it (`gradients_after_pass`).
 - context: keys and values beside the attention. expert: tokens to their experts and back, in each mixture layer.
 - tensor: within the HB domain (scale-up or NVLink domain). In-domain collectives are part of the compute, or
   operations of their own (`detail`).
@@ -21,6 +21,7 @@ AllGathers, AllReduces of the optimizer).
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ class Operation(NamedTuple):
 
     group: kind of group of `Strategy`, "rank" for a compute, "hop" for two stages of a pipeline, "ends" for the first
         and the last.
-    seconds: of a compute, or of a collective in the HB domain, None where its machine says how long it takes.
+    seconds: of a compute, or of a collective in the HB domain. None: computed from its bytes and the machine.
     source, target: stages of a hop.
     message_bytes: as in `transfers`.
     """
@@ -77,10 +78,11 @@ class Operation(NamedTuple):
 class StepOptions:
     """How the software runs a step.
 
-    reshard_after_forward: sharded weights are gathered in every pass; else once an iteration, in the first.
-    accumulate_gradients: gradients are exchanged in the last micro-batch's pass only.
-    gradients_after_pass: after all layers of a backward pass, whose output is sent on after that; else behind it.
-    sync_groups: kinds of groups over which norms are summed before the optimizer, in their order.
+    reshard_after_forward: sharded weights are gathered in every pass; else once an iteration, in the first pass.
+    accumulate_gradients: gradients are exchanged in the pass of the last micro-batch only.
+    gradients_after_pass: gradients are exchanged after all layers of a backward pass, and its output is sent after
+        them; else layer by layer behind the pass.
+    sync_groups: kinds of groups over which norms are summed before the optimizer, in this order.
     detail: collectives in the HB domain are operations of their own.
     """
 
@@ -105,7 +107,7 @@ def fsdp_options(**changes: Any) -> StepOptions:
 
 
 class StageProgram:
-    """Programs of the stages, being built: operations, and what each waits for."""
+    """Programs of the stages in the making: operations, and what each waits for."""
 
     def __init__(
         self,
@@ -179,34 +181,27 @@ class StageProgram:
         self.tied = float(held.tied) * (p > 1)
 
     def add(self, operation: Operation, after: list[int], name: Any = None) -> int:
-        """Number of an operation, which also waits for `after`; one with a name is added once."""
-        number = self.named.get(name, -1) if name is not None else -1
-        if number < 0:
-            number = len(self.operations)
+        """Add an operation that waits for `after`, one with a name only once. Returns its number."""
+        number = self.named.setdefault(name, len(self.operations)) if name else len(self.operations)
+        if number == len(self.operations):
             self.operations.append(operation)
             self.after.append([])
-            if name is not None:
-                self.named[name] = number
-        self.after[number] += [each for each in after if each >= 0]
+        self.after[number] += [before for before in after if before >= 0]
         return number
 
     @cached_property
     def spread(self) -> dict[str, tuple[int, int]]:
         """Ranks of a group of each kind in an HB domain, and domains that it is in."""
         levels = self.strategy.group_levels()
-        found = {kind: group.in_domains(self.machine.hb_domain_size) for kind, group in levels.items()}
-        return {kind: (int(inside), int(domains)) for kind, (inside, domains) in found.items()}
-
-    @cached_property
-    def rail_groups(self) -> frozenset[str]:
-        """Kinds of groups that leave their HB domain."""
-        return frozenset(kind for kind, (_, domains) in self.spread.items() if domains > 1)
+        counts = {kind: group.in_domains(self.machine.hb_domain_size) for kind, group in levels.items()}
+        return {kind: (int(inside), int(domains)) for kind, (inside, domains) in counts.items()}
 
     @cached_property
     def operated(self) -> frozenset[str]:
         """Kinds of groups whose collectives in a layer are operations of their own; others are part of the compute."""
-        several = {kind for kind in ("tensor", "context", "expert") if self.members[kind] > 1}
-        return frozenset(several if self.options.detail else (several - {"tensor"}) & self.rail_groups)
+        if self.options.detail:
+            return frozenset(kind for kind in ("tensor", "context", "expert") if self.members[kind] > 1)
+        return frozenset(kind for kind in ("context", "expert") if self.spread[kind][1] > 1)
 
     @cached_property
     def members(self) -> dict[str, int]:
@@ -216,9 +211,8 @@ class StageProgram:
     def add_iteration(self, iteration: int) -> None:
         """Programs of all stages for one step."""
         for stage in range(self.strategy.pipeline):
-            steps = self.orders[stage]
-            for place in range(len(steps)):
-                self._add_pass(iteration, stage, int(steps[place]))
+            for node in self.orders[stage].tolist():
+                self._add_pass(iteration, stage, node)
             self.stage_end[stage] = [self.last_compute[stage], self.last_data[stage]]
         self._add_optimizer(iteration)
 
@@ -226,34 +220,33 @@ class StageProgram:
         """One pass of a chunk: its input's hop, its layers with their collectives, its output's hop."""
         p, v = self.strategy.pipeline, self.strategy.interleave
         position, microbatch = divmod(node, self.m)
-        forward = position < p * v
-        virtual = position if forward else 2 * p * v - 1 - position
-        phase = "forward" if forward else "backward"
+        phase, virtual = self._place(position)
         common = {"stage": stage, "chunk": virtual // p, "microbatch": microbatch, "iteration": iteration}
         arrived = []
         if position and p > 1 and position != p * v:
             early = self.runtime.overlap_pipeline and v > 1
             posted = [] if early else [self.last_compute[stage]]
             arrived.append(self._hop(iteration, position - 1, microbatch, posted))
-        run = _Pass(self, phase, virtual, microbatch, common, arrived)
-        run.add()
-        sends = p > 1 and position not in (p * v - 1, 2 * p * v - 1)
-        if sends:
+        _Pass(self, phase, virtual, microbatch, common, arrived).add()
+        if p > 1 and position not in (p * v - 1, 2 * p * v - 1):
             waits = [self.last_compute[stage]]
-            if self.options.gradients_after_pass and not forward:
+            if self.options.gradients_after_pass and phase == "backward":
                 waits.append(self.last_data[stage])
             self._hop(iteration, position, microbatch, waits)
 
+    def _place(self, position: int) -> tuple[str, int]:
+        """Direction and virtual stage of a position of `timetable`."""
+        chunks = self.strategy.pipeline * self.strategy.interleave
+        return ("forward", position) if position < chunks else ("backward", 2 * chunks - 1 - position)
+
     def _hop(self, iteration: int, position: int, microbatch: int, after: list[int]) -> int:
         """The transfer of a pass's output to the next stage."""
-        p, v = self.strategy.pipeline, self.strategy.interleave
-        forward = position < p * v
-        virtual = position if forward else 2 * p * v - 1 - position
-        source, target = virtual % p, (virtual + (1 if forward else -1)) % p
+        p, (phase, virtual) = self.strategy.pipeline, self._place(position)
+        source, target = virtual % p, (virtual + (1 if phase == "forward" else -1)) % p
         hop = Operation(
             "pipeline",
             "send_receive",
-            "forward" if forward else "backward",
+            phase,
             "hop",
             source,
             message_bytes=self.boundary_bytes,
@@ -280,10 +273,10 @@ class StageProgram:
                 summed = Operation(
                     name, "all_reduce", "after", kind, stage, message_bytes=FP32_BYTES, iteration=iteration
                 )
-                waits = [each for end in ends for each in end] if kind == "pipeline" else ends[stage]
-                number = self.add(summed, waits)
-                for each in range(p) if kind == "pipeline" else (stage,):
-                    ends[each] = [number]
+                waits = list(chain.from_iterable(ends)) if kind == "pipeline" else ends[stage]
+                end = [self.add(summed, waits)]
+                for place in range(p) if kind == "pipeline" else (stage,):
+                    ends[place] = end
         for stage in range(p):
             step = Operation(
                 "compute", "optimizer", "after", "rank", stage, seconds=self.optimizer_s, iteration=iteration
@@ -293,7 +286,7 @@ class StageProgram:
 
 
 class _Pass:
-    """One pass of one chunk on a stage, being added to its program."""
+    """One pass of one chunk on a stage, which adds itself to the stage's program."""
 
     def __init__(
         self,
@@ -314,7 +307,7 @@ class _Pass:
         last = microbatch == program.m - 1
         level = SHARDING.index(strategy.sharding)
         self.gathers = bool(replicas_exchange(level, "weights", phase)) and options.reshard_after_forward
-        # Weights that are gathered once an iteration come before its first pass.
+        # Weights gathered once an iteration come before its first pass.
         self.gathers |= bool(replicas_exchange(level, "weights")) and phase == "forward" and microbatch == 0
         every = bool(replicas_exchange(level, "gradients", "backward")) and not options.accumulate_gradients
         self.reduces = phase == "backward" and (every or last)
@@ -353,9 +346,9 @@ class _Pass:
                 self._reduce(layer, [self.compute])
 
     def _edge_s(self, layer: int, first: int) -> float:
-        """What a layer's compute has besides: gather of the input where it is the first, logits where it is the last.
+        """Compute of a layer at an end: gather of the input in the first layer, logits in the last one.
 
-        A third of the logits' time is forward: one product of three. first: the layer with which the pass begins.
+        Forward has a third of the logits' time, one product of three. first: the layer with which the pass begins.
         """
         gather = self.program.boundary_s if self.arrived and layer == first else 0.0
         share = 1 / 3 if self.phase == "forward" else 2 / 3
@@ -390,7 +383,7 @@ class _Pass:
         return model.experts > 0 and (layer < 0 or model.has_experts(self._number(layer)))
 
     def _number(self, layer: int) -> int:
-        """Number of a layer in the model, -1 for all of a chunk."""
+        """Number of a layer in the model; -1 for all of a chunk."""
         return layer if layer < 0 else self.first_layer + layer
 
     def _collective(
@@ -416,7 +409,7 @@ class _Pass:
             yield from self._direction_items(layer, direction)
 
     def _direction_items(self, layer: int, direction: str) -> Iterator[tuple]:
-        """Parts of a layer's forward or backward pass; full recompute has both in a backward pass."""
+        """Parts of a layer's forward or backward pass."""
         program, mixed, seconds = self.program, self._mixed(layer), self.program.seconds[direction]
         rows = [row for row in program.exchanges[mixed] if row.phase == direction and row.group in program.operated]
         keys, tokens, tensor = ([row for row in rows if row.group == kind] for kind in ("context", "expert", "tensor"))
@@ -439,11 +432,11 @@ class _Pass:
         weight_s = seconds["tensor"] / max(gathers(tensor), 1.0)
         for operator in range(operators):
             last = operator == operators - 1
-            own = [row._replace(calls=row.calls / plain) for row in tensor if not row.routed and operator < plain]
-            own += [row for row in tensor if row.routed and last]
+            rows = [row._replace(calls=row.calls / plain) for row in tensor if not row.routed and operator < plain]
+            rows += [row for row in tensor if row.routed and last]
             calls = [
                 _collective_item("between", row, weight_s * gathers([row]) / row.calls)
-                for row in own
+                for row in rows
                 for _ in range(round(row.calls))
             ]
             yield from ways[:1] if last else ()
@@ -453,7 +446,7 @@ class _Pass:
             yield from ways[1:] if last else ()
 
     def _sizes(self, layer: int) -> list[tuple[str, float]]:
-        """Groups that share parameters of a layer, and how many a rank has."""
+        """Groups that share parameters of a layer, and parameters of a rank."""
         program = self.program
         shared = program.shared + program.first * (self.begins and layer == 0)
         sizes = [("replica", shared + program.last * (self.ends and layer == self.layers - 1))]
@@ -462,27 +455,26 @@ class _Pass:
         return [(group, size) for group, size in sizes if program.members[group] > 1]
 
     def _gather(self, layer: int, gate: list[int]) -> list[int]:
-        """AllGather of a layer's weights, in its turn."""
-        for group, size in self._sizes(layer):
-            waits = [*gate, self.program.last_data[self.stage]]
-            size *= self.program.element_bytes["weights"]
-            made = self._collective("data", "all_gather", group, layer, size, None, waits)
-            self.program.last_data[self.stage] = made
+        """AllGather of a layer's weights."""
+        self._exchange("weights", "all_gather", layer, gate)
         return [self.program.last_data[self.stage]]
 
     def _reduce(self, layer: int, gate: list[int]) -> None:
-        """Sum of a layer's gradients, in its turn."""
+        """Sum of a layer's gradients."""
         rows = REPLICA_EXCHANGES[self.program.strategy.sharding]
-        operation = next(row.operation for row in rows if row.what == "gradients")
-        for group, size in self._sizes(layer):
+        self._exchange("gradients", next(row.operation for row in rows if row.what == "gradients"), layer, gate)
+
+    def _exchange(self, what: str, operation: str, layer: int, gate: list[int]) -> None:
+        """An exchange of the data ranks, after `gate` and their exchange before."""
+        for group, parameters in self._sizes(layer):
             waits = [*gate, self.program.last_data[self.stage]]
-            size *= self.program.element_bytes["gradients"]
-            made = self._collective("data", operation, group, layer, size, None, waits)
-            self.program.last_data[self.stage] = made
+            size = parameters * self.program.element_bytes[what]
+            number = self._collective("data", operation, group, layer, size, None, waits)
+            self.program.last_data[self.stage] = number
 
 
 def _numbers(rows: Iterable[Exchange]) -> list[Exchange]:
-    """Exchanges of one strategy that there are, in numbers."""
+    """Exchanges of one strategy that have calls, as numbers."""
     numbers = (row._replace(calls=float(row.calls), unit_bytes=float(row.unit_bytes)) for row in rows)
     return [row for row in numbers if row.calls > 0]
 

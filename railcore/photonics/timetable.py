@@ -2,20 +2,19 @@
 
 Symbols and schedules as in `training.pipeline_schedule`. Chunk k of stage i is virtual stage k p + i. A micro-batch
 passes positions q = 0 ... 2 p v - 1: virtual stage q forward, 2 p v - 1 - q backward. Stages, chunks and micro-batches
-count from 0. Where stages wait for a transfer, they send right after the compute and receive right before it; what
-arrives earlier is buffered.
+count from 0. Where stages wait for a transfer, they send right after the compute and receive right before it; an input
+that arrives earlier is buffered.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.catalog.arguments import Listed
-from railcore.catalog.checks import Floats, Ints, at_least, positive
+from railcore.catalog.checks import Floats, Ints
 from railcore.training.pipeline_schedule import checked_sizes
 
 
@@ -42,11 +41,11 @@ _COMPUTE, _SEND, _RECEIVE = range(3)
 class Timetable:
     """When every stage computes, sends and receives in one iteration; made by `schedule`.
 
-    kind, stages, microbatches, chunks, send_s, transfers: what was asked.
-    order: by stage and step, what a stage computes, as node = position x microbatches + micro-batch.
-    start_s, end_s: by position and micro-batch, of each compute [s].
-    send_start_s: when its output starts its way [s].
-    input_ready_s, stage_ready_s: when its input and when its stage lets it start; start_s is the later one [s].
+    kind, stages, microbatches, chunks, send_s, transfers: arguments of `schedule`.
+    order [stage, step]: what a stage computes, as node = position x microbatches + micro-batch.
+    start_s, end_s [position, micro-batch]: of each compute [s].
+    send_start_s: when its output leaves [s].
+    input_ready_s, stage_ready_s: when its input and its stage are ready; start_s is the later one [s].
     """
 
     kind: str
@@ -109,10 +108,10 @@ class Timetable:
         return table.iloc[np.lexsort((table["stage"], table["start_s"]))].reset_index(drop=True)
 
     def critical_path(self) -> pd.DataFrame:
-        """Events that make the iteration as long as it is, each starting when the one before ends.
+        """The longest chain of events: each starts when the one before ends.
 
-        Columns of `events`, and part: fill, before the last stage first computes; drain, after it has last computed;
-        last stage, between. Where a start has two causes, the path takes the one in the later stage.
+        Columns of `events`, and part: "fill" before the last stage first computes, "drain" after it last computes,
+        "last stage" between. Where a start has two causes, the path takes the one in the later stage.
         """
         stage, _, sends = self._positions
         before, m = np.full(self.end_s.size, -1), self.microbatches
@@ -142,14 +141,14 @@ class Timetable:
         return [(_RECEIVE, node)] * receives + [(_SEND, prior)] * sending
 
     def _senders(self, node: int, before: Ints) -> list[int]:
-        """The compute whose output is sent, and those whose messages it waits for, the last first."""
-        sends, found = self._positions.sends, [node]
+        """The compute whose output is sent, then the computes whose messages it waits for, the last first."""
+        sends, senders = self._positions.sends, [node]
         while self.send_start_s.flat[node] > self.end_s.flat[node] + 1e-9 * self.total_s:
             node = int(before[node])
             while not sends[node // self.microbatches]:
                 node = int(before[node])
-            found.append(node)
-        return found
+            senders.append(node)
+        return senders
 
     def _rows(self, kinds: Ints, nodes: Ints) -> pd.DataFrame:
         stage, chunk, _ = self._positions
@@ -171,11 +170,11 @@ class Timetable:
 def schedule(
     kind: str,
     stages: int,
-    microbatches: Listed,
+    microbatches: int,
     forward_s: ArrayLike,
     backward_s: ArrayLike,
     send_s: float = 0.0,
-    chunks: Listed = 1,
+    chunks: int = 1,
     transfers: str = "overlapped",
 ) -> Timetable:
     """The timetable of one iteration: each compute as early as its input and its stage allow.
@@ -185,7 +184,7 @@ def schedule(
     kind
         One of SCHEDULE_KINDS.
     stages, microbatches, chunks
-        p, m and v; v is 1 but for interleaved, then 2 or more and m a multiple of p.
+        p, m and v. v is 1; for "interleaved" it is 2 or more and m a multiple of p.
     forward_s, backward_s
         Passes of a micro-batch in a whole stage [s], one number or one for each stage.
     send_s
@@ -200,26 +199,25 @@ def schedule(
     Raises
     ------
     ValueError
-        Naming the argument that is out of range.
+        As `pipeline_schedule.checked_sizes`, and for chunks that do not fit the kind.
     """
-    p, m, v = (int(n) for n in checked_sizes(kind, stages, microbatches, chunks, transfers))
+    p, m, v = (int(size) for size in checked_sizes(kind, stages, microbatches, chunks, transfers))
     if (kind == "interleaved") != (v > 1):
         raise ValueError(f"chunks is {chunks!r} with kind {kind!r}: give 2 or more with 'interleaved', else 1")
-    passes = np.array([_per_stage("forward_s", forward_s, p), _per_stage("backward_s", backward_s, p)]) / v
+    passes_s = np.array([np.broadcast_to(time_s, p) for time_s in (forward_s, backward_s)]) / v
     stage, _, sends = _positions(p, v)
-    duration = passes[np.repeat((0, 1), p * v), stage]
-    order, c = _order(kind, p, m, v), float(at_least("send_s", send_s))
-    return Timetable(kind, p, m, v, c, transfers, order, *_times(order, duration, sends, m, c, transfers))
+    duration_s, order = passes_s[np.repeat((0, 1), p * v), stage], _order(kind, p, m, v)
+    return Timetable(kind, p, m, v, send_s, transfers, order, *_times(order, duration_s, sends, m, send_s, transfers))
 
 
-def _times(order: Ints, duration: Floats, sends: NDArray[np.bool_], m: int, c: float, transfers: str) -> Floats:
-    """start_s, end_s, send_start_s, input_ready_s, stage_ready_s; all stages that have their input step at once."""
-    stages, size = len(order), duration.size * m
+def _times(order: Ints, duration_s: Floats, sends: NDArray[np.bool_], m: int, send_s: float, transfers: str) -> Floats:
+    """start_s, end_s, send_start_s, input_ready_s, stage_ready_s. All stages with an input take a step at once."""
+    stages, size = len(order), duration_s.size * m
     order = np.append(order, np.full((stages, 1), size + m), axis=1)  # after its last step a stage waits for ever
     times, ready = np.empty((5, size)), np.full(size + m + 1, np.inf)
     ready[:m] = 0
     waits = transfers != "overlapped"
-    lag, hold = c * sends * (not waits), c * sends * waits
+    lag, hold = send_s * sends * (not waits), send_s * sends * waits
     receive = np.append(0.0, hold[:-1])
     every, step = np.arange(stages), np.zeros(stages, dtype=int)
     done, idle, wire = np.zeros((3, stages))  # computed, also sent, also nothing on the wire
@@ -229,21 +227,14 @@ def _times(order: Ints, duration: Floats, sends: NDArray[np.bool_], m: int, c: f
         input_ready = ready[node] + receive[q]
         stage_ready = np.maximum((idle if transfers == "blocking" else done)[going] + receive[q], idle[going])
         start = np.maximum(input_ready, stage_ready)
-        end = start + duration[q]
+        end = start + duration_s[q]
         send_start = np.where(sends[q], np.maximum(end, wire[going]), end)
         times[:, node] = start, end, send_start, input_ready, stage_ready
         ready[node + m] = send_start + lag[q]
         done[going], idle[going] = end, end + hold[q]
-        wire[going] = np.where(sends[q], send_start + c, wire[going])
+        wire[going] = np.where(sends[q], send_start + send_s, wire[going])
         step[going] += 1
-    return times.reshape(5, duration.size, m)
-
-
-def _warm_up(kind: str, p: Any, m: Any, v: Any, i: Any) -> Ints:
-    """Forward passes of a chunk in stage i before it turns to one forward, one backward."""
-    if kind == "gpipe":
-        return m * v + 0 * i
-    return np.minimum(m * v, np.where(v > 1, 2 * (p - 1 - i) + (v - 1) * p, p - 1 - i))
+    return times.reshape(5, duration_s.size, m)
 
 
 def _order(kind: str, p: int, m: int, v: int) -> Ints:
@@ -253,13 +244,10 @@ def _order(kind: str, p: int, m: int, v: int) -> Ints:
     chunk, microbatch = place // p, group * p + place % p
     forward = (chunk * p + stage) * m + microbatch
     backward = (2 * p * v - 1 - (v - 1 - chunk) * p - stage) * m + microbatch
-    first = _warm_up(kind, p, m, v, stage)
+    # Forward passes before a stage turns to one forward, one backward.
+    after = p - 1 - stage
+    first = np.minimum(m * v, 2 * after + (v - 1) * p if v > 1 else after)
+    if kind == "gpipe":
+        first = np.full_like(stage, m * v)
     rank = np.concatenate([2 * (turn - first), np.broadcast_to(2 * turn + 1, forward.shape)], axis=1)
     return np.take_along_axis(np.concatenate([forward, backward], axis=1), np.argsort(rank, axis=1), axis=1)
-
-
-def _per_stage(name: str, value: ArrayLike, stages: int) -> Floats:
-    times = positive(name, value, "seconds")
-    if times.shape not in ((), (stages,)):
-        raise ValueError(f"{name} has shape {times.shape}: give one time, or one for each of the {stages} stages")
-    return np.broadcast_to(times, stages)

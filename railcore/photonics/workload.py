@@ -1,7 +1,7 @@
 """The dependency graph of a training step: computes and collectives of every rank, for any strategy.
 
-`stage_program` says what each pipeline stage does; here every replica does it. What an exchange over the rails takes is
-up to the network of `simulation`.
+`stage_program` has the operations of a pipeline stage; here every replica has them. The network of `simulation` says
+how long an exchange over the rails takes.
 """
 
 import math
@@ -15,7 +15,6 @@ import pandas as pd
 
 from railcore.catalog import units
 from railcore.catalog.arguments import Listed, checked
-from railcore.catalog.checks import whole
 from railcore.photonics.stage_program import DEFAULT_STEP, Operation, StageProgram, StepOptions
 from railcore.training.collectives import steps_and_bytes
 from railcore.training.machine import Machine, as_machine
@@ -33,16 +32,18 @@ LINKS = ("gpu", "hb", "rail")
 class Workload:
     """Operations of training steps on the ranks simulated, and what each waits for; made by `training_step`.
 
-    model, machine, strategy, global_batch, iterations: what was asked.
+    model, machine, strategy, global_batch, iterations: arguments of `training_step`.
     programs: operations of the stages.
-    program: of each operation, its place in them.
-    ranks: of each operation, its members.
-    after: of each operation, the operations that end before it starts.
     simulated: ranks whose operations are here: all, or those of one replica (a rank of each stage, in the same place),
         whose collectives stand for all.
-    link: of each operation, index in LINKS.
-    seconds: of computes and of collectives in the HB domain, 0 of others.
-    least_s: of what passes the rails, the time that the HB interconnect needs.
+
+    Of each operation:
+    program: index in programs.
+    ranks: its members.
+    after: operations that end before it starts.
+    link: index in LINKS.
+    seconds: of a compute or a collective in the HB domain; 0 of others.
+    least_s: over the rails, the time that the HB interconnect needs.
     sent_bytes, steps: through each NIC, with the algorithm of fewest bytes and steps.
     ring_bytes, ring_steps: the same as a ring.
     """
@@ -98,7 +99,7 @@ class Workload:
     @cached_property
     def iteration_of(self) -> np.ndarray:
         """Iteration of each operation."""
-        return np.array([each.iteration for each in self.programs])[self.program]
+        return np.array([operation.iteration for operation in self.programs])[self.program]
 
     def ring(self, op: int) -> str:
         """Kind of the rings that an operation uses, one of RING_KINDS: its kind of traffic, or a ring apart from it."""
@@ -110,15 +111,14 @@ class Workload:
     @cached_property
     def rail_rings(self) -> tuple[str, ...]:
         """Kinds of rings on the rails, see `ring`."""
-        found = {self.ring(op) for op, link in enumerate(self.link) if LINKS[link] == "rail"}
-        return tuple(ring for ring in RING_KINDS if ring in found)
+        kinds = {self.ring(op) for op, link in enumerate(self.link) if LINKS[link] == "rail"}
+        return tuple(kind for kind in RING_KINDS if kind in kinds)
 
     def transfers(self, op: int, forwarded: bool = False) -> list[tuple[int, int]]:
         """Pairs (from, to) of ranks whose NICs an operation uses: a hop's two, or neighbours in its rings.
 
         A ring joins the members on one rail, in the order of their HB domains. Where that leaves a domain out, one ring
-        joins all members. forwarded: what goes to another rail leaves from the GPU of the sender's domain that is on
-        it.
+        joins all members. forwarded: traffic to another rail leaves from the GPU on that rail in the sender's domain.
         """
         ranks, size = self.ranks[op], self.machine.hb_domain_size
         pairs = [ranks] if self.operation(op).group == "hop" else self._ring_pairs(sorted(ranks))
@@ -136,35 +136,21 @@ class Workload:
         around = [(ranks[place - 1], rank) for place, rank in enumerate(ranks)]
         return [(a, b) for a, b in around if a // size != b // size]
 
-    def order(self) -> list[int]:
-        """Operations so that each stands after those it waits for. Raises ValueError for a cycle, naming it."""
-        waiting, followers = [len(before) for before in self.after], self.followers
-        free = [op for op, count in enumerate(waiting) if not count]
-        for op in free:
-            for follower in followers[op]:
-                waiting[follower] -= 1
-                if not waiting[follower]:
-                    free.append(follower)
-        if len(free) < len(waiting):
-            stuck = [op for op, count in enumerate(waiting) if count]
-            raise ValueError(f"after has a cycle among {len(stuck)} operations, such as {stuck[:4]}: remove one edge")
-        return free
-
     @cached_property
     def followers(self) -> list[list[int]]:
-        """Which operations wait for each."""
-        found: list[list[int]] = [[] for _ in self.after]
-        for op, before in enumerate(self.after):
-            for each in before:
-                found[each].append(op)
-        return found
+        """Of each operation, the operations that wait for it."""
+        followers: list[list[int]] = [[] for _ in self.after]
+        for follower, waits in enumerate(self.after):
+            for op in waits:
+                followers[op].append(follower)
+        return followers
 
 
 @checked
 def training_step(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: Listed,
     options: StepOptions = DEFAULT_STEP,
     runtime: Runtime | str | None = None,
@@ -176,15 +162,15 @@ def training_step(
     Parameters
     ----------
     model, machine
-        What is trained, on which GPU; names in the catalog do.
+        What is trained, on which GPU; or their names in the catalog.
     strategy, global_batch
-        How the model is split, or a row of `search`'s tables; and the batch [sequences].
+        How the model is split, or a row of `search`'s tables; the batch [sequences].
     options, runtime
-        How the software runs a step, and what it overlaps; None for the newest runtime for the GPU.
+        How the software runs a step, and what it overlaps. None: the newest runtime for the GPU.
     iterations
-        Steps that follow each other.
+        Number of steps in a row.
     one_replica
-        Build one rank of each stage alone; it and its groups stand for all ranks of the stage. Exact where all take the
+        Build only one rank of each stage; it and its groups stand for all ranks of the stage. Exact where all take the
         same time.
 
     Returns
@@ -200,7 +186,6 @@ def training_step(
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     runtime = as_runtime(runtime, machine)
     machine.off_fabrics("simulated steps")
-    whole("iterations", iterations)
     chunks = strategy.pipeline * strategy.interleave
     layers = -(-model.layers // chunks) * chunks
     warnings: tuple[str, ...] = ()
@@ -232,7 +217,7 @@ def training_step(
 
 
 class _Sizes(NamedTuple):
-    """What a collective or a hop takes of the links: fields of `Workload`."""
+    """Load of an operation on the links: fields of `Workload`."""
 
     link: int
     seconds: float
@@ -244,7 +229,7 @@ class _Sizes(NamedTuple):
 
 
 def _collective_sizes(operation: Operation, machine: Machine, x: int, y: int) -> _Sizes:
-    """Bytes and steps of a collective with x ranks in each of y HB domains: rings run on x rails at once."""
+    """Bytes and steps of a collective with x ranks in each of y HB domains. Rings run on x rails at once."""
     D = operation.message_bytes
     if y == 1:
         if (seconds := operation.seconds) is None:
@@ -280,10 +265,10 @@ def _instances(program: StageProgram, iterations: int, one_replica: bool, warnin
     }
     place = {kind: np.argsort(rows.ravel()) // rows.shape[1] for kind, rows in replicas.items()}  # group of a replica
     fields: dict[str, list] = {name: [] for name in ("program", "ranks", "after", *_Sizes._fields)}
-    known: dict[tuple, _Sizes] = {}
+    computed: dict[tuple, _Sizes] = {}
 
     def sizes_of(operation: Operation, ranks: tuple[int, ...]) -> _Sizes:
-        """Sizes of an operation, of collectives computed once for all alike."""
+        """Sizes of an operation; those of equal collectives are computed once."""
         if operation.group == "rank":
             return _Sizes(LINKS.index("gpu"), float(operation.seconds or 0.0))
         together = ranks[0] // size == ranks[-1] // size
@@ -291,11 +276,11 @@ def _instances(program: StageProgram, iterations: int, one_replica: bool, warnin
             return _hop_sizes(operation, machine, together)
         spread = ((2, 1) if together else (1, 2)) if operation.group == "ends" else program.spread[operation.group]
         alike = operation.operation, spread, operation.message_bytes, operation.seconds
-        if alike not in known:
-            known[alike] = _collective_sizes(operation, machine, *spread)
-        return known[alike]
+        if alike not in computed:
+            computed[alike] = _collective_sizes(operation, machine, *spread)
+        return computed[alike]
 
-    instance: list[list[int]] = []
+    instances: list[list[int]] = []  # by number in the program and replica: the operation
     for number, operation in enumerate(program.operations):
         if operation.group in replicas:
             rows = replicas[operation.group][: 1 if one_replica else None]
@@ -305,8 +290,7 @@ def _instances(program: StageProgram, iterations: int, one_replica: bool, warnin
             of_replica = np.arange(here)
             stages = {"rank": [operation.stage], "hop": [operation.source, operation.target], "ends": [0, -1]}
             members = stage_ranks[:here, stages.get(operation.group, slice(None))].tolist()
-        base = len(fields["program"])
-        instance.append([base + int(each) for each in of_replica])
+        instances.append((len(fields["program"]) + of_replica).tolist())
         for ranks in map(tuple, members):
             fields["program"].append(number)
             fields["ranks"].append(ranks)
@@ -314,9 +298,9 @@ def _instances(program: StageProgram, iterations: int, one_replica: bool, warnin
                 fields[name].append(value)
     for number, before in enumerate(program.after):
         waits: dict[int, set[int]] = {}
-        for replica, own in enumerate(instance[number]):
-            waits.setdefault(own, set()).update(instance[each][replica] for each in before)
-        fields["after"] += [tuple(sorted(each)) for each in waits.values()]
+        for replica, op in enumerate(instances[number]):
+            waits.setdefault(op, set()).update(instances[earlier][replica] for earlier in before)
+        fields["after"] += [tuple(sorted(ops)) for ops in waits.values()]
     simulated = frozenset(stage_ranks[:here].ravel().tolist())
     return Workload(
         program.model,
@@ -339,13 +323,8 @@ def _replicas_of_groups(strategy: Strategy, kind: str) -> np.ndarray:
     return replica[ranks[replica[ranks[:, 0]] >= 0]]
 
 
-def replicas_equal(machine: Machine, strategy: Strategy) -> bool:
-    """Whether replicas lie in HB domains in the same way, so that one stands for all."""
-    return not differing_replicas(machine, strategy)
-
-
 def differing_replicas(machine: Machine, strategy: Strategy) -> str:
-    """Why replicas take different times, as a text; empty where they do not."""
+    """Why replicas take different times, as a text. Empty where one replica can stand for all."""
     size, levels = machine.hb_domain_size, strategy.group_levels()
     apart = int(levels["pipeline"].inner_stride)  # GPUs from a stage to the next
     if strategy.pipeline > 1 and apart % size and size % apart:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,7 +35,7 @@ def training_goodput(
     fabric: RailFabric | PhotonicRails,
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping[str, Any],
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     platform: str = "",
     rates: str = "value",
@@ -57,18 +56,28 @@ def training_goodput(
     Parameters
     ----------
     fabric
-        As for `failed_part_slowdowns`, but it may have more GPUs than the strategy takes: failures of the others stop
+        Rails, a Clos, or photonic rails. It may have more GPUs than the strategy takes: failures of the others stop
         nothing.
-    model, machine, strategy, global_batch, runtime
-        As for `failed_part_slowdowns`.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
+    global_batch
+        Sequences of an iteration.
+    runtime
+        Training software: a `Runtime`, or its name in the catalog; None for the newest for the GPU.
     platform
         Of the catalog, for its hosts and HB switches, as for `reliability.parts_at_risk`.
     rates
         "value", "low" or "high" of the catalog's failure rates, repair times, checkpoint and restart.
-    checkpoint_time, restart_time
-        [s]; by default the catalog's.
+    checkpoint_time
+        Time to write a checkpoint [s]; by default the catalog's.
+    restart_time
+        Time from a stop to the next step [s]; by default the catalog's.
     offload
-        As for `iteration_times`.
+        What stays in the host's memory: "none", or one or several of "optimizer", "activations", "weights".
 
     Returns
     -------
@@ -81,6 +90,14 @@ def training_goodput(
     ------
     ValueError
         As `failed_part_slowdowns` and `reliability.goodput`, and for other rates.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> fabric, strategy = rc.rail_only(64, 8, 16), rc.Strategy(tensor=8, data=8)
+    >>> table = rc.training_goodput(fabric, "Llama-3 8B", "DGX H100", strategy, global_batch=64, platform="DGX H100")
+    >>> table["part"].iloc[-1], bool(table["tokens_share"].iloc[-1] > 0.99)
+    ('all', True)
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     warnings = checked_job(fabric, model, strategy, global_batch, whole=False)

@@ -116,8 +116,8 @@ def job_networks(
         rows[-1]["note"] = str(error)
     else:
         box = machine.changed(hb_domain_size=used)
-        rings = ring_lengths(nic_ports, optical.planes)
-        best = best_on_circuits(model, box, gpus, global_batch, delay_s, ports=nic_ports, rings=rings, **options)
+        on_circuits = options | {"ports": nic_ports, "rings": ring_lengths(nic_ports, optical.planes)}
+        best = best_on_circuits(model, box, gpus, global_batch, delay_s, **on_circuits)
         texts |= dict.fromkeys((*optical.warnings, *best.attrs["warnings"]))
         rows[-1] |= {**best.iloc[0][["strategy", "iteration_s"]], **fabric_cost(optical, *books)}
     columns = ["network", "cost_usd", "power_w", "strategy", "iteration_s", "days", "slowdown", "note"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railcore.planner.answer import CIRCUIT_KEYS, Answer, Designs, answer_of, racks_of, with_energy
 from railcore.planner.candidates import Candidate, network_candidates
@@ -64,7 +64,7 @@ def _cluster_key(spec: Spec) -> str:
 
 
 def plan(
-    spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None = None, shared: Shared | None = None
+    spec: Spec | Mapping[str, object] | str | Path, progress: Progress | None = None, shared: Shared | None = None
 ) -> Plan:
     """What every model says of one cluster and its job, on one basis.
 
@@ -85,6 +85,15 @@ def plan(
     ------
     ValueError
         For a spec with faults: all of them, by dotted key.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> spec = {"cluster": {"platform": "DGX H100", "gpus": 64}}
+    >>> spec["job"] = {"model": "Llama-3 8B", "tokens": "1T tokens", "batch": 512}
+    >>> spec["network"] = {"candidates": ["rail-only", "rail-optimized"]}
+    >>> rc.plan(spec).candidates["candidate"].tolist()
+    ['rail-optimized']
     """
     read = read_spec(spec)
     case = case_of(read)

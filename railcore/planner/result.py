@@ -37,7 +37,7 @@ from railcore.training.iteration import iteration_times, stage_memory
 if TYPE_CHECKING:
     from railcore.planner.power_places import PowerPlaces
 
-Progress = Callable[[str], Any]
+Progress = Callable[[str], object]
 
 
 class Writers(NamedTuple):

@@ -66,7 +66,7 @@ def failed_part_slowdowns(
     fabric: RailFabric | PhotonicRails,
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping[str, Any],
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
 ) -> pd.DataFrame:
@@ -87,8 +87,12 @@ def failed_part_slowdowns(
     ----------
     fabric
         Of strategy.gpus GPUs: rails, a Clos, or photonic rails, whose circuits are up when they are asked for.
-    model, machine, strategy
-        The job, and a GPU with its links, or their names in the catalog. A strategy may be what `search` found.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
     global_batch
         B [sequences].
     runtime
@@ -110,6 +114,14 @@ def failed_part_slowdowns(
     References
     ----------
     railonly2025, Fault Tolerance Properties.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> fabric, strategy = rc.rail_only(64, 8, 16), rc.Strategy(tensor=8, data=8)
+    >>> table = rc.failed_part_slowdowns(fabric, "Llama-3 8B", "DGX H100", strategy, global_batch=64)
+    >>> table[["fault", "job"]].drop_duplicates().head(3).to_dict("list")
+    {'fault': ['none', 'GPU', 'GPU'], 'job': ['whole', 'spare GPUs take over', 'replicas dropped, whole batch']}
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     warnings = checked_job(fabric, model, strategy, global_batch)

@@ -19,7 +19,7 @@ from railcore.planner.sweep_chunk import Planned, inputs_hash, planned_chunk
 from railcore.planner.sweep_folder import opened
 from railcore.planner.sweep_grid import Chunk, Points, sweep_points
 
-Progress = Callable[[str], Any]
+Progress = Callable[[str], object]
 Done = tuple[Chunk, Planned | str]  # rows, or why no process could plan the chunk
 Planning = Generator[Done, None, None]
 Planner = Callable[[Points, Sequence[Chunk], int], Planning]
@@ -30,8 +30,8 @@ _NEEDED = "needs Dask, which is not installed: pip install 'railcore[sweeps]'"
 
 
 def sweep(
-    spec: Mapping[str, Any] | str | Path,
-    over: Any = None,
+    spec: Mapping[str, object] | str | Path,
+    over: pd.DataFrame | Mapping[str, object] | Sequence[Mapping[str, object]] | str | Path | None = None,
     out: str | Path | None = None,
     workers: int = 1,
     scheduler: str | None = None,
@@ -46,7 +46,7 @@ def sweep(
     Parameters
     ----------
     spec
-        As of `plan`: a TOML file, its text, or a dictionary, without the keys that every point gives.
+        A TOML file, its text, or a dictionary, without the keys that every point gives; `plan` says its form.
     over
         What the points give: {"cluster.gpus": [1024, 2048], "cluster.nic": ["400 Gbps", "800 Gbps"]} for every
         combination, the last key changing fastest; {"from": 1024, "to": 65536, "steps": 7, "spacing": "log"} in place
@@ -76,6 +76,15 @@ def sweep(
     ValueError
         For a spec or keys that cannot be read, a folder of another sweep or in which one is running, a scheduler that
         cannot be reached, and where every point failed: the first one's reason.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> spec = {"cluster": {"platform": "DGX H100"}, "network": {"candidates": ["rail-only"]}}
+    >>> spec["job"] = {"model": "Llama-3 8B", "tokens": "1T tokens", "batch": 512}
+    >>> rows = rc.sweep(spec, {"cluster.gpus": [64, 128]})
+    >>> rows[["cluster.gpus", "candidate"]].to_dict("list")
+    {'cluster.gpus': [64, 128], 'candidate': ['rail-only', 'rail-only']}
     """
     points = sweep_points(spec, over)
     check_numbers(workers, scheduler, draws)

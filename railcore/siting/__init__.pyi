@@ -11,9 +11,9 @@ from .grid import load_grid as load_grid
 from .grid import state_outlines as state_outlines
 from .nodes import METHODS as METHODS
 from .nodes import power_nodes as power_nodes
-from .reasons import carbon_and_cost as carbon_and_cost
-from .reasons import siting_traits as siting_traits
+from .sitings import carbon_and_cost as carbon_and_cost
 from .sitings import places_of_sitings as places_of_sitings
+from .sitings import siting_traits as siting_traits
 from .split import Survey as Survey
 from .split import find_places as find_places
 from .split_problem import site_options as site_options

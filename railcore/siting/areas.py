@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.catalog import UnknownName, checks
+from railcore.catalog import UnknownName
 from railcore.catalog.arguments import Metres, NonNegative, checked
 from railcore.catalog.units import counted, km, number
 from railcore.network.globe import great_circle_distance, unit_vectors
@@ -29,36 +29,39 @@ def city_point(name: str) -> tuple[str, Point]:
     table = cities()
     full = (table["city"] + ", " + table["state"]).tolist()
     city, _, state = name.replace("D.C.", "DC").partition(",")
-    known, asked = table["city"].str.casefold(), city.strip().casefold()
-    mine = known == asked
-    if not mine.any() and (first := known.str.startswith(f"{asked} ")).sum() == 1:
-        mine = first
+    names, wanted = table["city"].str.casefold(), city.strip().casefold()
+    alike = names == wanted
+    if not alike.any() and (longer := names.str.startswith(f"{wanted} ")).sum() == 1:
+        alike = longer
     if state.strip():
-        mine &= table["state"].map(eia.code_meanings("state")) == state_names(state.strip())[0]
-    found = np.flatnonzero(mine)  # the largest first, as in the table
-    if not len(found):
+        alike &= table["state"].map(eia.code_meanings("state")) == state_names(state.strip())[0]
+    rows = np.flatnonzero(alike)  # the largest first, as in the table
+    if not len(rows):
         raise UnknownName("near: city of 50,000 people or more, or (latitude, longitude),", name, full)
-    if len(found) > 1:
+    if len(rows) > 1:
         people = table["population"].to_numpy()
-        some = ", ".join(f"{full[i]!r} ({people[i]:,} people)" for i in found)
-        raise ValueError(f"near is {name!r}: {len(found)} cities have this name, give one of {some}")
-    row = table.iloc[found[0]]
-    return full[found[0]], (float(row["latitude"]), float(row["longitude"]))
+        choices = ", ".join(f"{full[row]!r} ({people[row]:,} people)" for row in rows)
+        raise ValueError(f"near is {name!r}: {len(rows)} cities have this name, give one of {choices}")
+    place = table.iloc[rows[0]]
+    return full[rows[0]], (float(place["latitude"]), float(place["longitude"]))
 
 
 def state_names(states: str | Iterable[str]) -> tuple[str, ...]:
     """Names of states given by name or postal code. Raises UnknownName with the nearest ones."""
-    known = {key.casefold(): name for code, name in eia.code_meanings("state").items() if name for key in (code, name)}
-    return _known_names("state", states, known, [name for key, name in known.items() if key != name.casefold()])
+    by_code = {code: name for code, name in eia.code_meanings("state").items() if name}
+    spellings = {key.casefold(): name for code, name in by_code.items() for key in (code, name)}
+    return _as_spelled("state", states, spellings, list(by_code.values()))
 
 
-def _known_names(what: str, given: str | Iterable[str], known: dict[str, str], shown: list[str]) -> tuple[str, ...]:
-    """Names as `known` spells them, by their lower-case text; one text is one name."""
-    asked = _texts(given)
-    for name in asked:
-        if str(name).strip().casefold() not in known:
-            raise UnknownName(what, name, shown)
-    return tuple(dict.fromkeys(known[str(name).strip().casefold()] for name in asked))
+def _as_spelled(
+    what: str, names: str | Iterable[str], spellings: dict[str, str], choices: list[str]
+) -> tuple[str, ...]:
+    """Names as `spellings` has them by lower-case text, each once; a refusal lists the nearest choices."""
+    keys = {str(name).strip().casefold(): name for name in _texts(names)}
+    for key, name in keys.items():
+        if key not in spellings:
+            raise UnknownName(what, name, choices)
+    return tuple(dict.fromkeys(spellings[key] for key in keys))
 
 
 def people_within(latitude: ArrayLike, longitude: ArrayLike, distance_m: float) -> np.ndarray:
@@ -87,6 +90,13 @@ class Area:
     are not. Slope, zoning and price of land are not in the data.
 
     Raises ValueError for near without near_m or the reverse and for numbers out of range, UnknownName for a name.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> area = rc.Area(near="Chicago", near_m="300 km", states=["IL", "WI"])
+    >>> area.states
+    ('Illinois', 'Wisconsin')
     """
 
     near: str | Point | None = None
@@ -99,14 +109,9 @@ class Area:
     def __post_init__(self) -> None:
         if self.near is not None and self.near_m is None:
             raise ValueError(f"near is {self.near!r}: give near_m too, how far from it in metres, such as near_m=300e3")
-        if self.near_m is not None:
-            checks.positive("near_m", self.near_m, "metres")
-            if self.near is None:
-                raise ValueError(f"near_m is {self.near_m!r}: give near too, such as near='Chicago' or (41.9, -87.6)")
+        if self.near_m is not None and self.near is None:
+            raise ValueError(f"near_m is {self.near_m!r}: give near too, such as near='Chicago' or (41.9, -87.6)")
         _ = self.place  # refuses what is no city and no point
-        if self.most_people is not None:
-            checks.at_least("most_people", self.most_people)
-        checks.positive("people_m", self.people_m, "metres")
         object.__setattr__(self, "states", state_names(self.states))
         object.__setattr__(self, "authorities", _texts(self.authorities))
 
@@ -118,19 +123,20 @@ class Area:
                 return "", (np.nan, np.nan)
             case str():
                 return city_point(self.near)
-            case (float() | int() as latitude, float() | int() as longitude):
-                unit_vectors(latitude, longitude)  # refuses points off the Earth
+            case (float() | int() as latitude, float() | int() as longitude) if (
+                abs(latitude) <= 90 and abs(longitude) <= 180
+            ):
                 return f"{latitude:g}, {longitude:g}", (float(latitude), float(longitude))
         raise ValueError(f"near is {self.near!r}: give a city such as 'Chicago', or (latitude, longitude) in degrees")
 
     @property
     def words(self) -> list[str]:
         """The conditions as people say them."""
-        found = [condition.words for condition in self._conditions()]
-        return found + [f"with most power of {' or '.join(self.authorities)}"] * bool(self.authorities)
+        words = [condition.words for condition in self._conditions()]
+        return words + [f"with most power of {' or '.join(self.authorities)}"] * bool(self.authorities)
 
     def _conditions(self) -> Iterator["_Condition"]:
-        """Those that the centre alone decides."""
+        """Conditions that the centre alone decides."""
         if self.near is not None and self.near_m is not None:
             (name, point), most_m = self.place, self.near_m
 
@@ -162,12 +168,12 @@ class Area:
     def candidates(
         self, grid: PowerGrid, radius_m: float, step_deg: float = 0.25, oil: bool = True, coal_basis: str = "capacity"
     ) -> Candidates:
-        """`candidates.candidates` that meet the conditions.
+        """Candidates that meet the conditions.
 
         Parameters
         ----------
         grid, radius_m, step_deg, oil, coal_basis
-            As there.
+            As in `candidates.candidates`.
 
         Returns
         -------
@@ -180,7 +186,7 @@ class Area:
         UnknownName
             For an authority that neither the grid nor EIA has.
         """
-        owners = _authorities_of(grid, self.authorities)
+        authorities = _authority_codes(grid, self.authorities)
         at = candidate_centres(grid, step_deg)
         said = counted(len(at[0]), "centres")
         for condition in self._conditions():
@@ -189,44 +195,49 @@ class Area:
             if not len(keep):
                 raise ValueError(f"no place is left: {said}; {condition.remedy(*at)}")
             at = (at[0][keep], at[1][keep], at[2][keep])
-        found = candidates(grid, radius_m, step_deg, oil, coal_basis, at)
-        said += f", of these {number(len(found))} with plants within {number(radius_m / km)} km"
-        if self.words and not len(found):
+        allowed = candidates(grid, radius_m, step_deg, oil, coal_basis, at)
+        said += f", of these {number(len(allowed))} with plants within {number(radius_m / km)} km"
+        if self.words and not len(allowed):
             raise ValueError(f"no place is left: {said}; give a larger radius_m or a larger area")
-        if owners:
-            codes = found.most_of("authority")
-            found = found[np.flatnonzero(np.isin(codes, owners))]
-            if not len(found):
+        if authorities:
+            codes = allowed.most_of("authority")
+            allowed = allowed[np.flatnonzero(np.isin(codes, authorities))]
+            if not len(allowed):
                 raise ValueError(
                     f"no place is left: {said}, of these 0 {self.words[-1]}; authorities there are {_listed(codes)}, "
                     "give some of them or a larger area"
                 )
-        return found
+        return allowed
 
 
 @dataclass(frozen=True)
 class _Condition:
-    """In words; True for the centres (latitude, longitude, state) that meet it; and what to do where none does."""
+    """A condition on centres (latitude, longitude, state).
+
+    words: as people say it.
+    meets: True for the centres that meet it.
+    remedy: what to do where none does.
+    """
 
     words: str
     meets: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
     remedy: Callable[[np.ndarray, np.ndarray, np.ndarray], str]
 
 
-def _authorities_of(grid: PowerGrid, codes: Iterable[str]) -> tuple[str, ...]:
-    """Codes as the grid's plants have them; those that EIA names but the grid lacks stay."""
-    own = sorted(set(grid.plants["authority"].dropna().astype(str)) - {""})
-    known = {code.casefold(): code for code in (*eia.authority_codes(), *own)}
-    return _known_names("authorities: balancing authority", codes, known, own)
+def _authority_codes(grid: PowerGrid, codes: Iterable[str]) -> tuple[str, ...]:
+    """Codes of balancing authorities as the grid's plants or EIA spell them."""
+    of_plants = sorted(set(grid.plants["authority"].dropna().astype(str)) - {""})
+    spellings = {code.casefold(): code for code in (*eia.authority_codes(), *of_plants)}
+    return _as_spelled("authorities: balancing authority", codes, spellings, of_plants)
 
 
-def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
-    """One text is one name."""
-    return (given,) if isinstance(given, str) else tuple(given)
+def _texts(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Names as a tuple: one text is one name."""
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _listed(names: np.ndarray) -> str:
-    """Different names, those that come most often first."""
+    """Different names, the most frequent first."""
     values, counts = np.unique(names.astype(str), return_counts=True)
     first = values[np.argsort(-counts, kind="stable")]
     return ", ".join(first[:_MOST_LISTED]) + (", ..." if len(first) > _MOST_LISTED else "")

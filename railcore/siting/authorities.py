@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog import checks, files, units
+from railcore.catalog import files, units
 from railcore.siting import eia
 
-MAX_PARTS = 12
 _TOTALS = ("demand", "net_generation")
 _SIGMA_PER_MAD = 1.4826  # of a normal distribution over its median absolute deviation
 _LEAST_SPREADS, _LEAST_SHARE = 8.0, 0.25  # of the usual scatter, and of the level, that a spike is off
@@ -63,10 +62,10 @@ def authority_caps(codes: Iterable[str]) -> dict[str, float]:
     codes: such as `SiteOptions.authority`. Authorities without known demand, such as those that have plants alone,
     have no cap and are left out, and so is "". Raises UnknownName for an unknown code.
     """
-    asked = sorted({str(code) for code in codes})
-    eia.check_authorities(asked, "codes")
+    different = sorted({str(code) for code in codes})
+    eia.check_authorities(different, "codes")
     bounds = authority_table().set_index("authority")["bound_w"].dropna()
-    return {code: max(float(bounds[code]), 0.0) for code in asked if code in bounds}
+    return {code: max(float(bounds[code]), 0.0) for code in different if code in bounds}
 
 
 def disposable_power(series: pd.DataFrame) -> pd.DataFrame:
@@ -78,7 +77,7 @@ def disposable_power(series: pd.DataFrame) -> pd.DataFrame:
     generation_spikes, demand_spikes: hours that are removed. NaN where there are no values.
     Raises ValueError for missing columns.
     """
-    _known_columns(series, ("demand_w", "net_generation_w"))
+    _check_columns(series, ("demand_w", "net_generation_w"))
     by = screen_spikes(series).astype({"authority": str}).groupby("authority")
     result = pd.DataFrame()
     for kind, ending in (("raw", ""), ("clean", "_screened")):
@@ -87,8 +86,8 @@ def disposable_power(series: pd.DataFrame) -> pd.DataFrame:
         result[f"disposable_{kind}_w"] = result[f"generation_{kind}_w"] - result[f"demand_{kind}_w"]
     result["generation_spikes"] = by["net_generation_spike"].sum()
     result["demand_spikes"] = by["demand_spike"].sum()
-    order = result.reset_index().sort_values(["disposable_clean_w", "authority"], ascending=[False, True])
-    return order.reset_index(drop=True)
+    largest_first = result.reset_index().sort_values(["disposable_clean_w", "authority"], ascending=[False, True])
+    return largest_first.reset_index(drop=True)
 
 
 def feeders_of_parts(disposable_w: Mapping[str, float], demand_w: float, most: int = 4) -> pd.DataFrame:
@@ -96,12 +95,7 @@ def feeders_of_parts(disposable_w: Mapping[str, float], demand_w: float, most: i
 
     disposable_w: D by authority [W]. Columns parts k, part_w, authorities (a tuple), count, room = sum of
     floor(D / part) parts that they feed together, feasible (room >= k). k = 1 says who feeds the demand alone.
-    Raises UnknownName for an unknown code, ValueError for a demand that is not above 0 and for most outside 1 to 12.
     """
-    checks.positive("demand_w", demand_w, "watts")
-    checks.whole("most", most, 1, MAX_PARTS)
-    for code in disposable_w:
-        authority_row(code)
     rows = []
     for k in range(1, most + 1):
         part = demand_w / k
@@ -119,7 +113,7 @@ def expected_values(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     e = m h; s = 1.4826 times the median of |x - e| over a week to either side, limit = max(8 s, |m| / 4).
     The rule and its numbers are ours: an hour must be both far outside the usual scatter and a large part of the level.
 
-    values: x, shape (hours,); NaN is missing and bridged by a straight line. At both ends the series is mirrored.
+    values: x, shape (hours,). A NaN is missing: a straight line bridges it. At both ends the series is mirrored.
     Gives e and limit, in the shape of values.
     """
     x = _bridged(np.asarray(values, float))
@@ -147,8 +141,8 @@ def _median(values: np.ndarray, reach: int) -> np.ndarray:
 def _flags(series: pd.DataFrame, column: str) -> np.ndarray:
     """True where a row of a long series is a reporting spike: |x - e| > limit, with e and limit of `expected_values`.
 
-    Absent hours are missing; all rows of a repeated hour are judged; NaN is no spike. An error that lasts longer than a
-    day moves the level with it and is not found.
+    Absent hours count as missing, each row of a repeated hour is judged, NaN is no spike. An error that lasts longer
+    than a day moves the level with it and stays.
     """
     category = series["authority"].astype("category").cat
     code, hours = category.codes.to_numpy(), series["hour_utc"].to_numpy("datetime64[h]")
@@ -162,7 +156,7 @@ def _flags(series: pd.DataFrame, column: str) -> np.ndarray:
     return np.isfinite(values) & (off > limit[code, at])
 
 
-def _known_columns(series: pd.DataFrame, names: tuple[str, ...]) -> None:
+def _check_columns(series: pd.DataFrame, names: tuple[str, ...]) -> None:
     if missing := [name for name in names if name not in series]:
         raise ValueError(
             f"series has no column {missing[0]!r}; it has {', '.join(series)}: join files with pandas.concat"
@@ -177,7 +171,7 @@ def screen_spikes(series: pd.DataFrame) -> pd.DataFrame:
     Raises ValueError for a series without authority, hour_utc and either total.
     """
     present = [name for name in _TOTALS if f"{name}_w" in series]
-    _known_columns(series, ("authority", "hour_utc", *(() if present else ("demand_w",))))
+    _check_columns(series, ("authority", "hour_utc", *(() if present else ("demand_w",))))
     added = {}
     for name in present:
         added[f"{name}_spike"] = _flags(series, f"{name}_w")
@@ -192,15 +186,15 @@ def data_quality(series: pd.DataFrame) -> pd.DataFrame:
     or blank; duplicated: rows with a value beyond the first of an hour; differing: hours whose rows disagree; spikes:
     rows that `screen_spikes` marks. Raises ValueError for a missing column.
     """
-    _known_columns(series, ("authority", "hour_utc", "demand_w"))
+    _check_columns(series, ("authority", "hour_utc", "demand_w"))
     keys = ["authority", "hour_utc"]
     table = series[keys].assign(value=series["demand_w"], spike=_flags(series, "demand_w"))
-    each = table.groupby(keys, observed=True)["value"].agg(["count", "min", "max"])
-    each["hours"] = each["count"] > 0
-    each["duplicated"] = each["count"] - each["hours"]
-    each["differing"] = each["min"] < each["max"]
+    hours = table.groupby(keys, observed=True)["value"].agg(["count", "min", "max"])
+    hours["hours"] = hours["count"] > 0
+    hours["duplicated"] = hours["count"] - hours["hours"]
+    hours["differing"] = hours["min"] < hours["max"]
     spans = {"first": ("hour_utc", "min"), "last": ("hour_utc", "max"), "spikes": ("spike", "sum")}
-    counts = each[["hours", "duplicated", "differing"]].groupby("authority", observed=True).sum()
+    counts = hours[["hours", "duplicated", "differing"]].groupby("authority", observed=True).sum()
     result = table.groupby("authority", observed=True).agg(**spans).join(counts)
     result["missing"] = ((result["last"] - result["first"]) / _HOUR).astype(int) + 1 - result["hours"]
     columns = ["authority", "hours", "first", "last", "missing", "duplicated", "differing", "spikes"]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from railcore.catalog import checks
 from railcore.network.globe import unit_vectors
 from railcore.siting.geometry import within_radii
 from railcore.siting.grid import PowerGrid, state_of, state_outlines
@@ -21,12 +20,12 @@ Centres = tuple[np.ndarray, np.ndarray, np.ndarray]  # latitude, longitude, stat
 class Candidates:
     """Centres and the plants within a radius of each.
 
-    grid: that the plants are of.
-    latitude, longitude, state: of the centres, shape (n,).
-    plants: sparse (n, plants of the grid).
-    supply: of each.
-    radius_m: [m].
+    grid: whose plants they are.
+    radius_m: how far a plant may lie from its centre [m].
     oil: whether plants that burn oil count.
+    latitude, longitude, state: of the centres, shape (n,).
+    plants: sparse (n, plants of the grid) with 1 for a member.
+    supply: what the plants of each offer.
     """
 
     grid: PowerGrid
@@ -48,7 +47,6 @@ class Candidates:
 
     def most_of(self, column: str) -> np.ndarray:
         """Label of the plants' column ("authority", "interconnect") that has most of each centre's counted power."""
-        checks.one_of("column", column, self.grid.plants.columns)
         return self.grid.largest_label(column, self.plants, self.grid.power_w * counted_plants(self.grid, self.oil))
 
     @cached_property
@@ -61,10 +59,8 @@ def candidate_centres(grid: PowerGrid, step_deg: float = 0.25) -> Centres:
     """Latitude, longitude and state of a lattice of centres over the country and of each site of plants.
 
     The sites are centres too because a small circle around a point of the lattice misses plants between two points.
-    Raises ValueError for a step that is not above 0 and at most 2 degrees.
+    step_deg: between two points [degrees], above 0.
     """
-    if not 0 < step_deg <= 2:
-        raise ValueError(f"step_deg is {step_deg!r}: give degrees above 0 and at most 2, such as 0.25")
     corners = np.concatenate([ring for rings in state_outlines().values() for ring in rings])  # longitude, latitude
     first, last = np.floor(corners.min(axis=0) / step_deg), np.ceil(corners.max(axis=0) / step_deg)
     east, north = (np.arange(low, high + 1) * step_deg for low, high in zip(first, last, strict=True))
@@ -72,7 +68,7 @@ def candidate_centres(grid: PowerGrid, step_deg: float = 0.25) -> Centres:
     sites = grid.plants.drop_duplicates("sub_id")
     latitude, longitude = np.append(latitude, sites["latitude"]), np.append(longitude, sites["longitude"])
     state = state_of(latitude, longitude)
-    land = state != ""  # sites off a coast of the simplified outlines are members of circles, but no centres
+    land = state != ""  # a site off the simplified coast lies in circles, but is no centre
     return latitude[land], longitude[land], state[land]
 
 
@@ -92,8 +88,10 @@ def candidates(
         Whose plants, and how far they may lie from a centre [m], 5 to 150 km.
     step_deg
         Between the centres of the lattice [degrees].
-    oil, coal_basis
-        As in `supply.supply_of_groups`.
+    oil
+        Whether plants that burn oil count.
+    coal_basis
+        Of the share of coal: "capacity" or "energy".
     at
         Centres in place of those of `candidate_centres`.
 
@@ -123,8 +121,10 @@ def candidates_by_radius(
     ----------
     grid, step_deg, coal_basis, at
         As in `candidates`.
-    radii_m, oil
-        Every radius [m], and whether oil counts, each in turn.
+    radii_m
+        Each radius, 5 to 150 km [m].
+    oil
+        Whether plants that burn oil count: True, False or both.
 
     Returns
     -------
@@ -135,18 +135,18 @@ def candidates_by_radius(
     ValueError
         For a radius outside 5 to 150 km.
     """
-    radii, kinds = list(radii_m), list(oil)
+    radii, oil_counts = list(radii_m), list(oil)
     for radius in radii:
         if not 5e3 <= radius <= 150e3:
             raise ValueError(f"radius_m is {radius!r}: give 5000 to 150000 m (5 to 150 km)")
     at = candidate_centres(grid, step_deg) if at is None else at
     here = unit_vectors(at[0], at[1])
     tables = (grid.plants, grid.loads, grid.substations)
-    circles = (within_radii(here, unit_vectors(each["latitude"], each["longitude"]), radii) for each in tables)
-    found = []
+    circles = (within_radii(here, unit_vectors(table["latitude"], table["longitude"]), radii) for table in tables)
+    by_radius = []
     for radius, plants, loads, substations in zip(radii, *circles, strict=True):
-        for counts_oil in kinds:
-            offer = supply_of_groups(grid, plants, loads, substations, counts_oil, coal_basis)
-            each = Candidates(grid, radius, counts_oil, *at, plants, offer)
-            found.append(each[np.flatnonzero(offer.installed_w > 0)])
-    return found
+        for with_oil in oil_counts:
+            supply = supply_of_groups(grid, plants, loads, substations, with_oil, coal_basis)
+            centres = Candidates(grid, radius, with_oil, *at, plants, supply)
+            by_radius.append(centres[np.flatnonzero(supply.installed_w > 0)])
+    return by_radius

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog import checks, files, units
+from railcore.catalog import files, units
 from railcore.catalog.tables import read_csv
 from railcore.siting.grid import REQUIRED_COLUMNS
 
@@ -22,7 +22,6 @@ _UNIT = re.compile(r"\b(?:[kmgt]?wh?|kilowatts|megawatts|megawatthours|watts)\b"
 def code_meanings(kind: str) -> Mapping[str, str]:
     """Meaning of each of EIA's codes of a kind, such as "energy source" or "state", from data/grid/eia_codes.csv."""
     rows = read_csv(files.data("grid/eia_codes.csv"))
-    checks.one_of("kind", kind, dict.fromkeys(row["kind"] for row in rows))
     return {row["code"]: row["meaning"] for row in rows if row["kind"] == kind}
 
 
@@ -60,30 +59,29 @@ def split_unit(name: object) -> tuple[str, str]:
 
 
 def find_columns(names: Sequence[object], wanted: Mapping[str, Sequence[str]], where: str) -> dict[str, object]:
-    """The table's own name of each wanted column, which may be spelled in several ways.
+    """The table's name of each wanted column, which may be spelled in several ways.
 
-    Raises ValueError naming the file and a column that is not there, with the nearest that are, or whose unit is
-    another than the one wanted.
+    Raises ValueError naming the file and a column that is missing, with the nearest, or one in another unit.
     """
-    own = {plain_name(name): name for name in reversed(names) if name is not None}
-    found = {}
+    by_plain_name = {plain_name(name): name for name in reversed(names) if name is not None}
+    columns = {}
     for key, spellings in wanted.items():
-        here = [own[plain_name(spelling)] for spelling in spellings if plain_name(spelling) in own]
-        if not here:
-            raise ValueError(_missing(own, spellings, where))
-        found[key] = here[0]
-    return found
+        plain = [name for name in map(plain_name, spellings) if name in by_plain_name]
+        if not plain:
+            raise ValueError(_missing(by_plain_name, spellings, where))
+        columns[key] = by_plain_name[plain[0]]
+    return columns
 
 
-def _missing(own: Mapping[str, object], spellings: Sequence[str], where: str) -> str:
-    stems = {split_unit(spelling)[0]: split_unit(spelling)[1] for spelling in spellings}
-    for name, given in own.items():
-        stem, of = split_unit(name)
-        if stem in stems and of:
-            return (
-                f"{where}: column {given!r} is in {of}, expected {stems[stem] or 'no unit'}: convert it and rename it"
-            )
-    near = [str(own[name]) for name in catalog.near_names(plain_name(spellings[0]), own)]
+def _missing(by_plain_name: Mapping[str, object], spellings: Sequence[str], where: str) -> str:
+    """A refusal of a table that lacks a column, or has it in another unit."""
+    units_wanted = dict(map(split_unit, spellings))
+    for name, column in by_plain_name.items():
+        stem, unit = split_unit(name)
+        if stem in units_wanted and unit:
+            wanted = units_wanted[stem] or "no unit"
+            return f"{where}: column {column!r} is in {unit}, expected {wanted}: convert it and rename it"
+    near = [str(by_plain_name[name]) for name in catalog.near_names(plain_name(spellings[0]), by_plain_name)]
     there = f"the nearest are {', '.join(map(repr, near))}" if near else "none is like it"
     return f"{where}: no column {spellings[0]!r}; {there}: give the file as EIA publishes it"
 
@@ -148,13 +146,14 @@ _NERC_INTERCONNECTS = {"WECC": "Western", "TRE": "Texas"}  # the others are East
 def plants(path: str | Path, storage: bool = False) -> pd.DataFrame:
     """Plants of an EIA-860M workbook (.xlsx, sheet "Operating") or of a CSV with MW by fuel, a row for each and fuel.
 
-    Columns as `PowerGrid.plants`: sub_id the EIA plant code, authority the balancing authority's code, interconnect
-    that of the authority (where there is none, of the CSV's column nerc, and "" in a workbook, which has no such
-    column).
-    power_w: net summer capacity, nameplate where that is blank, of units on standby and out of service too. units,
-    largest_unit_w: by generator; the CSV has no generators, so a plant's fuel is one unit there.
-    A plant's code is no substation of the grid. Which lines can replace a group's largest producer (N-1) is decided by
-    the substations within the same radius.
+    Columns as `PowerGrid.plants`:
+
+    - sub_id: the EIA plant code, which is no substation of the grid;
+    - authority: the balancing authority's code;
+    - interconnect: that of the authority; without one, that of the CSV's column nerc, "" in a workbook;
+    - power_w: net summer capacity, nameplate where that is blank, of units on standby and out of service too;
+    - units, largest_unit_w: by generator; the CSV has no generators, so a plant's fuel is one unit there.
+
     storage: True counts batteries, pumped storage and flywheels as fuel "other". They are left out by default: storage
     produces no energy, so no datacenter runs on it through a year.
     attrs["warnings"]: what was left out and filled in, as sentences.
@@ -231,16 +230,16 @@ def _generators(table: pd.DataFrame, where: str) -> pd.DataFrame:
     code = pd.to_numeric(table[here["sub_id"]], errors="coerce")
     stray = code.isna() & table[here["energy"]].map(_text).ne("")
     if stray.any():
-        given = table.loc[stray, here["sub_id"]].iloc[0]
+        cell = table.loc[stray, here["sub_id"]].iloc[0]
         raise ValueError(
-            f"{where}: column {here['sub_id']!r} holds {given!r}, expected a plant's code: correct that row"
+            f"{where}: column {here['sub_id']!r} holds {cell!r}, expected a plant's code: correct that row"
         )
     table = table[code.notna()]
     check_has_rows(table, where)
     power_w, notes = as_numbers(table, here["power_w"], where) * units.MW, []
     if (blank := power_w.isna()).any() and plain_name(_NAMEPLATE) in map(plain_name, header):
-        own = find_columns(header, {"": (_NAMEPLATE,)}, where)[""]
-        power_w = power_w.fillna(as_numbers(table, own, where) * units.MW)
+        nameplate = find_columns(header, {"": (_NAMEPLATE,)}, where)[""]
+        power_w = power_w.fillna(as_numbers(table, nameplate, where) * units.MW)
         notes = [f"nameplate power is taken for {units.counted(blank.sum(), 'generators')} without net summer capacity"]
     text = {key: table[here[key]].map(_text) for key in ("name", "state", "authority", "energy", "mover")}
     check_authorities(text["authority"], f"{where}, column {here['authority']!r}")
@@ -289,7 +288,7 @@ def _csv_plants(path: Path) -> pd.DataFrame:
     code = table[here["authority"]].map(_text)
     check_authorities(code, f"{where}, column {here['authority']!r}")
     nerc = table["nerc"].map(lambda name: _NERC_INTERCONNECTS.get(name, "Eastern")) if "nerc" in table else ""
-    site = pd.DataFrame({key: table[own] for key, own in here.items()}).assign(
+    site = pd.DataFrame({key: table[column] for key, column in here.items()}).assign(
         state=table[here["state"]].replace(dict(code_meanings("state"))),
         authority=code,
         interconnect=code.map(interconnects()).fillna(nerc),
@@ -297,11 +296,11 @@ def _csv_plants(path: Path) -> pd.DataFrame:
         longitude=as_numbers(table, here["longitude"], where),
     )
     parts = [
-        site.assign(fuel=code_meanings("plant column")[source], power_w=as_numbers(table, own, where) * units.MW)
-        for source, own in fuels.items()
+        site.assign(fuel=code_meanings("plant column")[source], power_w=as_numbers(table, column, where) * units.MW)
+        for source, column in fuels.items()
     ]
-    every = pd.concat(parts, ignore_index=True)
-    return every[every["power_w"].fillna(0.0) != 0]
+    rows = pd.concat(parts, ignore_index=True)
+    return rows[rows["power_w"].fillna(0.0) != 0]
 
 
 _HOUR_COLUMNS = {
@@ -323,8 +322,8 @@ def balance_series(*paths: str | Path) -> pd.DataFrame:
         raise ValueError("paths is empty: give one or more BALANCE files, such as EIA930_BALANCE_2023_Jan_Jun.csv")
     tables = [_balance_table(existing_file(path)) for path in paths]
     codes = sorted({code for table in tables for code in table["authority"].cat.categories})
-    of = pd.CategoricalDtype(codes)
-    return pd.concat([table.astype({"authority": of}) for table in tables], ignore_index=True)
+    authorities = pd.CategoricalDtype(codes)
+    return pd.concat([table.astype({"authority": authorities}) for table in tables], ignore_index=True)
 
 
 def _balance_table(path: Path) -> pd.DataFrame:
@@ -348,9 +347,9 @@ def _balance_table(path: Path) -> pd.DataFrame:
     return pd.DataFrame({"authority": code, "hour_utc": hours, **values})
 
 
-def _utc_hours(given: pd.Series, where: str, column: object) -> np.ndarray:
+def _utc_hours(cells: pd.Series, where: str, column: object) -> np.ndarray:
     """Hours in UTC without a zone; each different text is read once."""
-    codes, texts = pd.factorize(given)
+    codes, texts = pd.factorize(cells)
     hours = pd.DatetimeIndex([pd.NaT] * len(texts))
     for style in _HOUR_FORMATS:
         read = pd.to_datetime(pd.Index(texts).astype(str), format=style, errors="coerce")

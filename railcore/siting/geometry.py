@@ -7,33 +7,29 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.spatial import cKDTree
 
-from railcore.catalog import checks
 from railcore.network.globe import chord_length
 
 Vectors = NDArray[np.float64]  # unit vectors
 
 
 def within_radius(a: Vectors, b: Vectors, radius_m: float) -> csr_array:
-    """Sparse matrix (a, b) with 1.0 where point b lies within radius_m of point a; both as `unit_vectors`.
-
-    Raises ValueError for a radius that is not above 0.
-    """
+    """Sparse matrix (a, b) with 1.0 where point b lies within radius_m of point a."""
     return within_radii(a, b, [radius_m])[0]
 
 
-def within_radii(a: np.ndarray, b: np.ndarray, radii_m: Iterable[float]) -> list[csr_array]:
+def within_radii(a: Vectors, b: Vectors, radii_m: Iterable[float]) -> list[csr_array]:
     """`within_radius` of each radius: the pairs of the largest radius are found once, the others are among them."""
-    chords = [chord_length(float(checks.positive("radius_m", radius, "metres"))) for radius in radii_m]
+    chords = [chord_length(radius) for radius in radii_m]
     pairs = cKDTree(a).sparse_distance_matrix(cKDTree(b), max(chords), output_type="ndarray")
     ends = (pairs["i"].astype(np.int32), pairs["j"].astype(np.int32))
-    near, found = coo_array((pairs["v"], ends), shape=(len(a), len(b))), []
+    near, matrices = coo_array((pairs["v"], ends), shape=(len(a), len(b))), []
     near.has_canonical_format = True  # each pair is there once
     near = near.tocsc().tocsr()  # sorts the columns of each row
     for limit in chords:
         inside = near.data <= limit
         start = np.concatenate([[0], np.cumsum(inside, dtype=near.indptr.dtype)])[near.indptr]
-        found.append(csr_array((np.ones(start[-1]), near.indices[inside], start), shape=near.shape))
-    return found
+        matrices.append(csr_array((np.ones(start[-1]), near.indices[inside], start), shape=near.shape))
+    return matrices
 
 
 def inside_rings(points: np.ndarray, rings: Sequence[np.ndarray]) -> np.ndarray:

@@ -46,7 +46,7 @@ class PowerGrid:
     substations: one row each.
     loads: in cells of 0.1 degree.
 
-    Columns are `REQUIRED_COLUMNS`, and what else the files have.
+    Columns are at least `REQUIRED_COLUMNS`.
     Raises ValueError for missing columns, negative power, a fuel that the catalog lacks and places off the Earth.
     """
 
@@ -80,23 +80,23 @@ class PowerGrid:
         columns that it lacks are filled in: a site (`sub_id`) for each place, one unit of all the power, the state of
         the outlines, and interconnect and authority of the nearest plant here.
         """
-        given = plants.reset_index(drop=True)
-        if missing := [column for column in _LEAST_PLANT_COLUMNS if column not in given]:
+        table = plants.reset_index(drop=True)
+        if missing := [column for column in _LEAST_PLANT_COLUMNS if column not in table]:
             raise ValueError(f"plants lack column {missing[0]!r}: give at least {', '.join(_LEAST_PLANT_COLUMNS)}")
-        if set(REQUIRED_COLUMNS["plants"].split()) - set(given):
-            here, at = (unit_vectors(table["latitude"], table["longitude"]) for table in (self.plants, given))
+        if set(REQUIRED_COLUMNS["plants"].split()) - set(table):
+            here, at = (unit_vectors(sites["latitude"], sites["longitude"]) for sites in (self.plants, table))
             nearest = self.plants.iloc[cKDTree(here).query(at)[1]]
             filled = {
                 "sub_id": np.unique(at, axis=0, return_inverse=True)[1].ravel(),
                 "name": "",
-                "state": state_of(given["latitude"], given["longitude"]),
+                "state": state_of(table["latitude"], table["longitude"]),
                 "interconnect": nearest["interconnect"].to_numpy(),
                 "authority": nearest["authority"].to_numpy(),
                 "units": 1,
-                "largest_unit_w": given["power_w"],
+                "largest_unit_w": table["power_w"],
             }
-            given = given.assign(**{column: value for column, value in filled.items() if column not in given})
-        return replace(self, name=f"{self.name}, plants of your own", plants=given)
+            table = table.assign(**{column: value for column, value in filled.items() if column not in table})
+        return replace(self, name=f"{self.name}, plants of your own", plants=table)
 
     @cached_property
     def power_w(self) -> np.ndarray:
@@ -122,9 +122,28 @@ class PowerGrid:
 
 @checked
 def load_grid(folder: str | Path = "") -> PowerGrid:
-    """The embedded grid, or that of a folder with files of the same names and columns (see data/grid/README.md).
+    """The embedded grid, or that of a folder.
 
-    Raises ValueError naming the file or column that is missing.
+    Parameters
+    ----------
+    folder
+        With files of the same names and columns as data/grid (its README.md has them); "" for the embedded grid.
+
+    Returns
+    -------
+    Plants [W], lines, substations and loads, each a table.
+
+    Raises
+    ------
+    ValueError
+        Naming the file or column that is missing.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> grid = rc.load_grid()
+    >>> grid.name, {"fuel", "latitude", "longitude"} <= {*grid.plants.columns}
+    ('synthetic grid of about 2016 to 2020', True)
     """
     tables: dict[str, Any] = {kind: _table(kind, folder) for kind in _COLUMN_NAMES}
     return PowerGrid(Path(folder).name if folder else _EMBEDDED_NAME, **tables)
@@ -153,12 +172,12 @@ def _table(kind: str, folder: str | Path) -> pd.DataFrame:
 @cache
 def state_outlines() -> dict[str, list[np.ndarray]]:
     """Rings of longitude and latitude, shape (n, 2), that bound each state and the District of Columbia."""
-    found: dict[str, list[np.ndarray]] = {}
+    outlines: dict[str, list[np.ndarray]] = {}
     for feature in json.loads(gzip.decompress(files.data("grid/states.geojson.gz").read_bytes()))["features"]:
         shape = feature["geometry"]
         parts = [shape["coordinates"]] if shape["type"] == "Polygon" else shape["coordinates"]
-        found[feature["properties"]["name"]] = [np.array(ring, float) for part in parts for ring in part]
-    return found
+        outlines[feature["properties"]["name"]] = [np.array(ring, float) for part in parts for ring in part]
+    return outlines
 
 
 def state_of(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:

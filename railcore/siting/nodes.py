@@ -19,7 +19,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
-from railcore.catalog import UnknownName, checks, units
+from railcore.catalog import units
 from railcore.network.globe import chord_length, degrees_of, unit_vectors
 from railcore.siting.geometry import within_radius
 from railcore.siting.grid import PowerGrid
@@ -33,7 +33,7 @@ Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
 class PowerNodes:
     """Plants grouped into nodes, the one with most power first.
 
-    grid: that the plants are of.
+    grid: whose plants they are.
     method: how they are grouped.
     radius_m: of the grouping [m].
     latitude, longitude: of the centres [degrees], shape (nodes,).
@@ -58,8 +58,7 @@ class PowerNodes:
         return _members(self.of_plant, len(self))
 
     def most_of(self, column: str) -> np.ndarray:
-        """Text of the plants' column ("state", "authority") that has most of each node's power, coal counted."""
-        checks.one_of("column", column, self.grid.plants.columns)
+        """Label of the plants' column ("state", "authority") that has most of each node's power, coal counted."""
         return self.grid.largest_label(column, self.plants, self.grid.power_w)
 
     def table(self) -> pd.DataFrame:
@@ -127,7 +126,7 @@ def power_nodes(
     """Power nodes of a grid: every plant in one, whatever the order of the rows.
 
     A site's plants stay together. All power counts for the grouping, coal and oil too. Loads and substations belong to
-    the nearest centre within radius_m. Equals are settled by sub_id.
+    the nearest centre within radius_m. Of equals the lowest sub_id comes first.
 
     Parameters
     ----------
@@ -135,25 +134,15 @@ def power_nodes(
         Whose plants, and the radius of a node [m].
     method
         One of `METHODS`.
-    oil, coal_basis
-        As in `supply.supply_of_groups`.
+    oil
+        Whether plants that burn oil count.
+    coal_basis
+        Of the share of coal: "capacity" or "energy".
 
     Returns
     -------
     `PowerNodes`, the one with most power first.
-
-    Raises
-    ------
-    ValueError
-        For a radius not above 0 and a grid without plants.
-    UnknownName
-        For a method; it is a ValueError too.
     """
-    checks.positive("radius_m", radius_m, "metres, such as 100e3 for 100 km")
-    if method not in METHODS:
-        raise UnknownName("method", method, list(METHODS))
-    if grid.plants.empty:
-        raise ValueError(f"grid {grid.name!r} has no plants: give at least one")
     rows = grid.plants[["sub_id", "latitude", "longitude"]].to_numpy(float)
     sites, site = np.unique(rows, axis=0, return_inverse=True)
     # whole watts add up exactly, so that the order of the rows cannot tip a tie
@@ -177,10 +166,10 @@ def _nearest(table: pd.DataFrame, centre: np.ndarray, radius_m: float) -> np.nda
     return np.where(nearest < len(centre), nearest, -1)
 
 
-def _members(of: np.ndarray, count: int) -> csr_array:
-    """Sparse (count, rows) with 1.0 where a row belongs to a node."""
-    row = np.flatnonzero(of >= 0)
-    return csr_array((np.ones(len(row)), (of[row], row)), shape=(count, len(of)))
+def _members(node: np.ndarray, count: int) -> csr_array:
+    """Sparse (count, rows) with 1.0 where a row belongs to a node. node: of each row, -1 for none."""
+    row = np.flatnonzero(node >= 0)
+    return csr_array((np.ones(len(row)), (node[row], row)), shape=(count, len(node)))
 
 
 def _mix(plants: pd.DataFrame) -> pd.Series:

@@ -1,6 +1,6 @@
-"""The best k places of a split: the strongest by a mixed-integer programme, the nearest as cliques in a graph.
+"""The solver of a split: the strongest k places by a mixed-integer programme, the nearest k as cliques of a graph.
 
-HiGHS solves the programme. The graph joins candidates that can be chosen together.
+HiGHS solves the programme. The graph joins candidates that can be chosen together; k places are a clique of k.
 """
 
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ from railcore.siting.split_problem import SiteOptions, SplitConstraints, pairs_w
 Bits = int  # a set of candidates: bit i for candidate i
 Weighed = tuple[float, list[int]]  # usable power of a clique [W], and the clique
 _SAME = 1e-9  # distances that differ by less of themselves are equal
-_MANY = 1000  # candidates, of which so many give a first upper bound: a third of the time at 4,000
-_FEW = 300  # candidates that go with a pair, more are left to the programme
+_MANY = 1000  # of more candidates, so many give a first upper bound: a third of the time at 4,000
+_FEW = 300  # candidates that go with a pair; where there are more, the programme is solved
 _GROWTH = 1.3  # of the distance that the search tries next
 _OPTIONS = {"mip_rel_gap": 0, "presolve": False}  # of HiGHS; presolve takes longer than the rest
 _FIRST_SIZE = 64  # candidates of the first programme
@@ -48,18 +48,18 @@ class MixedIntegerProgramme:
     def solve(self) -> np.ndarray | None:
         """The best x, None where there is none. Raises RuntimeError where HiGHS stops without an answer."""
         box = Bounds(0, self.high)
-        found = milp(-self.worth, constraints=self.rows, bounds=box, integrality=self.whole, options=_OPTIONS)
-        if found.status == 2:
+        result = milp(-self.worth, constraints=self.rows, bounds=box, integrality=self.whole, options=_OPTIONS)
+        if result.status == 2:
             return None
-        if found.x is None or found.status:
-            raise RuntimeError(f"HiGHS gives no best places: {found.message}")
-        return found.x
+        if result.x is None or result.status:
+            raise RuntimeError(f"HiGHS gives no best places: {result.message}")
+        return result.x
 
 
 def strongest_places(constraints: SplitConstraints, maximise: bool = True, reach_m: float = np.inf) -> list[int] | None:
     """The k places with most usable power that meet the constraints.
 
-    Solves the programme of the first candidates, then of more, until a bound says that those left out add nothing.
+    Solves the programme of the first candidates, then of more, until a bound says that the others add nothing.
     The bound: discs with a radius of half the separation, around candidates taken by falling power v_1 >= v_2 >= ...,
     cover all candidates, and at most one place lies in each. With u the power of the strongest candidate left out,
     places that include such a one have at most u + v_1 + ... + v_(k-1).
@@ -81,19 +81,23 @@ def strongest_places(constraints: SplitConstraints, maximise: bool = True, reach
     spread = _spread_out(constraints.options, constraints.separation_m / 2 * (1 - 1e-6))
     most_of_others_w = usable[spread[: constraints.k - 1]].sum()
     while True:
-        found = _places(constraints[:size], maximise, reach_m)
-        if size >= len(usable) or (found and not maximise):
-            return found
-        if found is None:
+        places = _places(constraints[:size], maximise, reach_m)
+        if size >= len(usable) or (places and not maximise):
+            return places
+        if places is None:
             size *= 4
-        elif usable[size] + most_of_others_w <= usable[found].sum():
-            return found
+        elif usable[size] + most_of_others_w <= usable[places].sum():
+            return places
         else:
-            size = int((usable + most_of_others_w > usable[found].sum()).sum())
+            size = int((usable + most_of_others_w > usable[places].sum()).sum())
 
 
 def _places(constraints: SplitConstraints, maximise: bool, reach_m: float) -> list[int] | None:
-    """The programme's k places, solved again with rows for the pairs that a solution breaks, until it breaks none."""
+    """The programme's k places: solved again and again, with rows for the pairs that break a distance, until none does.
+
+    Rows for the separation: sum of y_i <= 1 over candidates nearer to each other than it, in balls around some
+    candidates and around the middle of each pair that is too near. For the reach: y_i + y_j <= 1 of a pair beyond it.
+    """
     options, separation_m = constraints.options, constraints.separation_m
     programme = _programme(constraints, maximise)
     if separation_m > 0:
@@ -115,17 +119,15 @@ def _places(constraints: SplitConstraints, maximise: bool, reach_m: float) -> li
 
 
 def _programme(constraints: SplitConstraints, maximise: bool) -> MixedIntegerProgramme:
-    """All rows but those of distances; in them
+    """The programme without its rows for distances, which `_places` adds.
 
     max sum u_i y_i over y in {0, 1}^n and t >= 0, the power of each capped authority a, with
-    sum y_i = k; sum over the candidates that hold a plant of y_i <= 1, for each plant;
-    t_a <= cap_a, t_a <= sum over a of u_i y_i, sum over the rest of u_i y_i + sum t_a >= demand;
+    sum y_i = k; for each plant, sum of y_i over the candidates that hold it <= 1;
+    t_a <= cap_a; t_a <= sum over a of u_i y_i; sum over the rest of u_i y_i + sum t_a >= demand;
     sum over a of y_i <= its most places.
-    Distances: sum over candidates nearer to each other than the separation of y_i <= 1, for balls around some
-    candidates and around the middle of each pair that a solution breaks; y_i + y_j <= 1 for pairs beyond the reach.
     """
-    areas, usable = len(constraints.cap_w), constraints.options.power_w / MW
-    ones, none = np.ones(len(usable)), np.zeros(areas)
+    capped, usable = len(constraints.cap_w), constraints.options.power_w / MW
+    ones, none = np.ones(len(usable)), np.zeros(capped)
     programme = MixedIntegerProgramme(
         worth=np.concatenate([usable * maximise, none]),
         high=np.concatenate([ones, np.array(constraints.cap_w, float) / MW]),
@@ -133,16 +135,16 @@ def _programme(constraints: SplitConstraints, maximise: bool) -> MixedIntegerPro
     )
     programme.add_rows(ones, constraints.k, constraints.k)
     programme.add_rows(_holders(constraints.options), high=1)
-    for label in range(areas):
-        here = constraints.cap_group == label
-        programme.add_rows(np.concatenate([-usable * here, np.eye(areas)[label]]), high=0)
-        programme.add_rows(here.astype(float), high=constraints.most_places[label])
+    for number in range(capped):
+        members = constraints.cap_group == number
+        programme.add_rows(np.concatenate([-usable * members, np.eye(capped)[number]]), high=0)
+        programme.add_rows(members.astype(float), high=constraints.most_places[number])
     programme.add_rows(np.concatenate([usable * (constraints.cap_group < 0), none + 1]), low=constraints.demand_w / MW)
     return programme
 
 
 def _holders(options: SiteOptions) -> csr_array:
-    """Candidates that hold a plant, a row for each plant that several hold; rows within another are left out."""
+    """A row for each plant that several candidates hold, 1 for those; rows that another contains are left out."""
     holders = options.plants.T.tocsr()
     of_plant = [holders.indices[a:b].tobytes() for a, b in pairwise(holders.indptr.tolist()) if b > a + 1]
     sets = [np.frombuffer(raw, holders.indices.dtype) for raw in dict.fromkeys(of_plant)]
@@ -203,8 +205,8 @@ class CliqueSearch:
     def first_clique(self, start: int) -> tuple[int, list[int]]:
         """The first clique whose lowest member is `start` or later, with that member; [] where there is none."""
         for lowest in self.near:
-            if lowest >= start and (found := self._above(lowest)):
-                return lowest, found
+            if lowest >= start and (clique := self._above(lowest)):
+                return lowest, clique
         return start, []
 
     def common_neighbours(self, a: int, b: int) -> Bits:
@@ -218,7 +220,7 @@ class CliqueSearch:
         return self._branch(near, others, 0).heaviest([a, b], others, best)
 
     def _above(self, lowest: int) -> list[int]:
-        """A clique of `lowest` and later candidates, in numbers from it on: the sets are short."""
+        """A clique of `lowest` and later candidates; sets count from it on, so that they are short."""
         shift = lowest + 1
         others = self.near[lowest] >> shift
         near = {one: self.near[one + shift] >> shift & others for one in members_of(others)}
@@ -268,8 +270,8 @@ class CliqueSearch:
 class Branch:
     """The part of a search above one candidate: sets hold numbers less `shift`.
 
-    near: neighbours of each there.
-    apart: the others but itself.
+    near: by candidate, those that go with it.
+    apart: by candidate, those that do not.
     most_w: usable power of the strongest.
     """
 
@@ -288,8 +290,8 @@ class Branch:
         if not need:
             return chosen
         for candidate in self._branches(allowed, need):
-            if found := self.grow([*chosen, candidate + self.shift], allowed & self.near[candidate]):
-                return found
+            if clique := self.grow([*chosen, candidate + self.shift], allowed & self.near[candidate]):
+                return clique
             allowed ^= 1 << candidate
         return []
 
@@ -330,25 +332,25 @@ def bits_of(mask: np.ndarray) -> Bits:
     return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
-def members_of(of: Bits) -> list[int]:
+def members_of(bits: Bits) -> list[int]:
     """Numbers of a set's members, rising."""
-    found = []
-    while of:
-        low = of & -of
-        found.append(low.bit_length() - 1)
-        of ^= low
-    return found
+    members = []
+    while bits:
+        low = bits & -bits
+        members.append(low.bit_length() - 1)
+        bits ^= low
+    return members
 
 
 def neighbour_sets(n: int, edges: np.ndarray) -> dict[int, Bits]:
     """For each of n candidates that has an edge the set of those it shares one with, by rising number."""
     graph = csr_array((np.ones(2 * len(edges), bool), (edges.T.ravel(), edges[:, ::-1].T.ravel())), shape=(n, n))
-    found = {}
+    near = {}
     for one in np.flatnonzero(np.diff(graph.indptr)).tolist():
         mask = np.zeros(n, bool)
         mask[graph.indices[graph.indptr[one] : graph.indptr[one + 1]]] = True
-        found[one] = bits_of(mask)
-    return found
+        near[one] = bits_of(mask)
+    return near
 
 
 def nearest_places(constraints: SplitConstraints, upper_m: float) -> list[int]:
@@ -356,10 +358,11 @@ def nearest_places(constraints: SplitConstraints, upper_m: float) -> list[int]:
 
     A graph joins candidates that go together: no plant in common, separation <= d_ij <= D. D grows until the graph has
     a clique of k; then the longest distance of each clique found is the next D, until there is no clique below it.
-    Where the pairs that are D apart go with few others, their cliques are tried for power, else the programme is.
+    Of the cliques with a pair D apart the one with most power is taken: by search where few candidates go with the
+    pair, else by the programme.
 
-    constraints: candidates in an order along the map, so that neighbours left to try lie to one side.
-    upper_m: a distance within which k places are known [m]. Gives their numbers, none where there are no k places.
+    constraints: candidates in an order along the map, so that the neighbours left to try lie to one side.
+    upper_m: a distance within which there are k places [m]. Gives their numbers, none where there are no k places.
     """
     search, usable = CliqueSearch(constraints), constraints.options.power_w
     diameter, edges, far = _least_diameter(search, upper_m)
@@ -373,8 +376,8 @@ def nearest_places(constraints: SplitConstraints, upper_m: float) -> list[int]:
             continue
         some = np.array(sorted([a, b, *members_of(common)], key=lambda one: -usable[one]))
         if usable[some[: constraints.k]].sum() > best[0]:
-            found = some[strongest_places(constraints[some], reach_m=reach_m) or []]
-            best = max(best, (float(usable[found].sum()), found.tolist()), key=lambda each: each[0])
+            places = some[strongest_places(constraints[some], reach_m=reach_m) or []]
+            best = max(best, (float(usable[places].sum()), places.tolist()), key=lambda weighed: weighed[0])
     return best[1]
 
 
@@ -384,36 +387,36 @@ def _least_diameter(search: CliqueSearch, upper_m: float) -> tuple[float, np.nda
     reach = max(constraints.separation_m, upper_m / 64)
     if n > _MANY:
         some = np.sort(np.random.default_rng(0).permutation(n)[:_MANY])
-        known = _least_diameter(CliqueSearch(constraints[some]), upper_m)[0]
-        reach, upper_m = (known, known) if known < np.inf else (reach, upper_m)
+        of_some = _least_diameter(CliqueSearch(constraints[some]), upper_m)[0]
+        reach, upper_m = (of_some, of_some) if of_some < np.inf else (reach, upper_m)
     while True:
         reach = min(reach * _GROWTH, upper_m * (1 + 2 * _SAME))
         edges, far = _edges(constraints, sharing, reach)
         search.connect(edges)
-        start, found = search.first_clique(0)
-        if found:
+        start, clique = search.first_clique(0)
+        if clique:
             break
         if reach > upper_m:
             return np.inf, edges[:0], far[:0]
-    while found:
-        longest = _diameter_around(search, edges, far, found)
+    while clique:
+        longest = _diameter_around(search, edges, far, clique)
         search.connect(edges[(far < longest * (1 - _SAME)) & (edges[:, 0] >= start)])
-        start, found = search.first_clique(start)
+        start, clique = search.first_clique(start)
     return longest, edges, far
 
 
-def _diameter_around(search: CliqueSearch, edges: np.ndarray, far: np.ndarray, found: list[int]) -> float:
-    """Least longest distance [m] of the cliques among the neighbours of a found one's first place."""
+def _diameter_around(search: CliqueSearch, edges: np.ndarray, far: np.ndarray, clique: list[int]) -> float:
+    """Least longest distance [m] of the cliques among the first place of a clique and its neighbours."""
     around = np.zeros(len(search.usable_w), bool)
-    around[edges[(edges == found[0]).any(axis=1)]] = True
+    around[edges[(edges == clique[0]).any(axis=1)]] = True
     inside = around[edges].all(axis=1)
     edges, far = edges[inside], far[inside]
-    while found:
-        longest = diameter_m(search.constraints.options, found)
+    while clique:
+        longest = diameter_m(search.constraints.options, clique)
         near = far < longest * (1 - _SAME)
         edges, far = edges[near], far[near]
         search.connect(edges)
-        found = search.first_clique(0)[1]
+        clique = search.first_clique(0)[1]
     return longest
 
 
@@ -424,7 +427,7 @@ def _sharing(options: SiteOptions) -> np.ndarray:
 
 
 def _edges(constraints: SplitConstraints, sharing: np.ndarray, reach_m: float) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs that go together at most `reach_m` apart, the first on the map first, and their distances [m]."""
+    """Pairs that go together at most `reach_m` apart, in the order of the candidates, and their distances [m]."""
     options, near = constraints.options, pairs_within(constraints.options, reach_m)
     key = near[:, 0] * len(options) + near[:, 1]
     at = np.minimum(np.searchsorted(sharing, key), max(len(sharing) - 1, 0))

@@ -1,7 +1,7 @@
 """The best k places for a demand: nearest to each other, or with most spare power.
 
-A place is a chosen candidate; chosen places share no plant. With u_i = min(P_i, place cap), d the demand, s the least
-share, y_i 1 for a chosen candidate and x_i its power, every split meets
+With u_i = min(P_i, place cap) for a candidate's power P_i, d the demand, s the least share, y_i 1 for a chosen
+candidate and x_i its power, every split meets
 
 sum y_i = k, sum x_i = d, s d / k y_i <= x_i <= u_i y_i, sum of x_i over an authority <= its cap,
 sum of y_i over the candidates that hold a plant <= 1 for each plant, y_i + y_j <= 1 where d_ij < least separation.
@@ -16,14 +16,14 @@ or more for one D on 1,300 candidates of radius 100 km, the search takes 0.1 s.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from inspect import signature
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.catalog import UnknownName, units
-from railcore.catalog.arguments import Metres, NonNegative, NonNegativeInt, Watts, checked
+from railcore.catalog.arguments import Metres, NonNegativeInt, Range, Watts, checked
 from railcore.catalog.units import GW, km
 from railcore.siting.areas import Area
 from railcore.siting.candidates import Candidates
@@ -31,8 +31,14 @@ from railcore.siting.cities import nearest_city
 from railcore.siting.distances import diameter_m, distance_to_place, index_pairs, pairwise_links
 from railcore.siting.grid import PowerGrid
 from railcore.siting.search import nearest_places, strongest_places
-from railcore.siting.sitings import Places
-from railcore.siting.split_problem import OBJECTIVES, SiteOptions, SplitTerms, site_options, undominated_sites
+from railcore.siting.split_problem import (
+    OBJECTIVES,
+    Objective,
+    SiteOptions,
+    SplitTerms,
+    site_options,
+    undominated_sites,
+)
 from railcore.siting.supply import AFTER_LOAD, IGNORED_BY_ALL, RULES, demand_warnings
 
 
@@ -42,17 +48,17 @@ class NoPlaces(ValueError):
 
 @dataclass(frozen=True)
 class Split:
-    """k places for a demand.
+    """k places that feed a demand together.
 
-    terms: what was asked.
+    terms: what they must meet.
     places: indices of the options, most power first.
     power_w: what each place carries [W].
     usable_w: what it could carry [W].
     longest_m: between any two [m]; 0 for one place.
     spare_w: usable power of all over the demand [W].
-    candidates: with power to offer.
-    strong_enough: of these, with at least the least share.
-    undominated: of these, those that no other replaces, among which the split is optimal.
+    candidates: how many had power to offer.
+    strong_enough: how many of these have the least share.
+    undominated: how many of these no other replaces; among them the split is optimal.
     """
 
     terms: SplitTerms
@@ -67,11 +73,11 @@ class Split:
 
     def table(self, options: SiteOptions) -> pd.DataFrame:
         """One row for each place: its index, where, authority, power that it carries and could [W]."""
-        where = {name: getattr(options, name)[self.places] for name in ("latitude", "longitude", "authority")}
-        return pd.DataFrame({"place": self.places, **where, "power_w": self.power_w, "usable_w": self.usable_w})
+        columns = {name: getattr(options, name)[self.places] for name in ("latitude", "longitude", "authority")}
+        return pd.DataFrame({"place": self.places, **columns, "power_w": self.power_w, "usable_w": self.usable_w})
 
 
-def best_split(options: SiteOptions, demand_w: float, k: int, objective: str = "shortest", **terms: Any) -> Split:
+def best_split(options: SiteOptions, demand_w: float, k: int, objective: Objective = "shortest", **terms: Any) -> Split:
     """The best k places that feed a demand together, as in the module's equations.
 
     Parameters
@@ -91,18 +97,18 @@ def best_split(options: SiteOptions, demand_w: float, k: int, objective: str = "
         It names the argument out of range or unknown, or says how much the best k places have.
     """
     resolution = options.radius_m if np.isfinite(options.radius_m) else 0.0
-    asked = SplitTerms(demand_w, k, objective, **{"resolution_m": resolution} | terms)
-    asked.check(options)
-    usable = asked.usable_w(options)
-    kept, enough = _shortlist(options, asked)
-    places = _best_places(options, kept, asked)
+    split_terms = SplitTerms(demand_w, k, objective, **{"resolution_m": resolution} | terms)
+    split_terms.check(options)
+    usable = split_terms.usable_w(options)
+    kept, enough = _shortlist(options, split_terms)
+    places = _best_places(options, kept, split_terms)
     if not len(places):
-        raise NoPlaces(_why_infeasible(options, asked))
+        raise NoPlaces(_why_infeasible(options, split_terms))
     places = places[np.lexsort((places, -usable[places]))]
     return Split(
-        asked,
+        split_terms,
         places,
-        power_w=asked.allocated_w(options[places]),
+        power_w=split_terms.allocated_w(options[places]),
         usable_w=usable[places],
         longest_m=diameter_m(options, places),
         spare_w=float(usable[places].sum() - demand_w),
@@ -112,8 +118,7 @@ def best_split(options: SiteOptions, demand_w: float, k: int, objective: str = "
     )
 
 
-@checked
-def splits(options: SiteOptions, demand_w: Watts, ks: Iterable[int] = range(1, 7), **terms: Any) -> pd.DataFrame:
+def splits(options: SiteOptions, demand_w: float, ks: Iterable[int], **terms: Any) -> pd.DataFrame:
     """What `best_split` finds for each k, and why not where it finds none.
 
     Parameters
@@ -131,13 +136,13 @@ def splits(options: SiteOptions, demand_w: Watts, ks: Iterable[int] = range(1, 7
     rows = []
     for k in ks:
         try:
-            found = best_split(options, demand_w, k, **terms)
+            split = best_split(options, demand_w, k, **terms)
         except NoPlaces as error:
             row = {"places": (), "problem": str(error)}
         else:
-            counts = ("longest_m", "spare_w", "candidates", "strong_enough", "undominated")
-            row = {name: getattr(found, name) for name in counts}
-            row |= {"part_w": found.power_w.max(), "places": tuple(found.places.tolist()), "problem": ""}
+            names = ("longest_m", "spare_w", "candidates", "strong_enough", "undominated")
+            row = {name: getattr(split, name) for name in names}
+            row |= {"part_w": split.power_w.max(), "places": tuple(split.places.tolist()), "problem": ""}
         rows.append({"k": k, "demand_w": demand_w, **row})
     columns = "k demand_w longest_m spare_w part_w places candidates strong_enough undominated problem".split()
     return pd.DataFrame(rows).reindex(columns=columns)
@@ -146,14 +151,14 @@ def splits(options: SiteOptions, demand_w: Watts, ks: Iterable[int] = range(1, 7
 def _shortlist(options: SiteOptions, terms: SplitTerms) -> tuple[np.ndarray, int]:
     """Indices of candidates with at least the least part that none dominates, and how many have that part.
 
-    For the shortest split in even parts any power beyond the part is worth nothing, so that fewer plants dominate.
+    For the shortest split in even parts, power beyond the part is worth nothing: fewer candidates are left.
     """
     usable = terms.usable_w(options)
     enough = np.flatnonzero((usable >= terms.least_part_w * (1 - 1e-12)) & (usable > 0))
     even = terms.objective == "shortest" and terms.least_share == 1 and terms.k > 1
     worth = np.minimum(usable, terms.least_part_w) if even else usable
-    some = replace(options[enough], power_w=worth[enough])
-    kept = undominated_sites(some, terms.resolution_m, terms.authority_caps, terms.least_separation_m)
+    strong = replace(options[enough], power_w=worth[enough])
+    kept = undominated_sites(strong, terms.resolution_m, terms.authority_caps, terms.least_separation_m)
     return enough[kept], len(enough)
 
 
@@ -161,19 +166,19 @@ def _best_places(options: SiteOptions, kept: np.ndarray, terms: SplitTerms) -> n
     """Indices of the best k of the options kept, none where no k meet the terms."""
     if len(kept) < terms.k:
         return kept[:0]
-    some = replace(options[kept], power_w=terms.usable_w(options)[kept])
-    constraints, nearest = terms.constraints(some), terms.objective == "shortest" and terms.k > 1
-    order = np.argsort(-some.power_w, kind="stable")
-    found = order[strongest_places(constraints[order], maximise=not nearest) or order[:0]]
-    if len(found) and nearest:
-        upper_m = diameter_m(some, found)
-        order = np.lexsort((some.latitude, some.longitude))
-        found = order[nearest_places(constraints[order], upper_m)]
-    return kept[found]
+    choices = replace(options[kept], power_w=terms.usable_w(options)[kept])
+    constraints, nearest = terms.constraints(choices), terms.objective == "shortest" and terms.k > 1
+    order = np.argsort(-choices.power_w, kind="stable")
+    places = order[strongest_places(constraints[order], maximise=not nearest) or order[:0]]
+    if len(places) and nearest:
+        upper_m = diameter_m(choices, places)
+        order = np.lexsort((choices.latitude, choices.longitude))
+        places = order[nearest_places(constraints[order], upper_m)]
+    return kept[places]
 
 
 def _why_infeasible(options: SiteOptions, terms: SplitTerms) -> str:
-    """How much the best k places have, by halving a range to 1 / 2^8 of what the k strongest alone would have."""
+    """A refusal with the most power that k places have: by bisection, to 1 / 2^8 of what the k strongest have."""
     apart = f"s {terms.least_separation_m / km:.0f} km apart" if terms.k > 1 else ""
     capped = f" with at most {terms.place_cap_w / GW:.3g} GW each" if np.isfinite(terms.place_cap_w) else ""
     none, verb = (f"no {terms.k} place", "have") if terms.k > 1 else ("no place", "has")
@@ -183,8 +188,8 @@ def _why_infeasible(options: SiteOptions, terms: SplitTerms) -> str:
     for _ in range(8 if most_w else 0):
         middle = (low + high) / 2
         less = replace(terms, demand_w=most_w * middle, objective="spare")
-        some = _best_places(options, _shortlist(options, less)[0], less)
-        low, high = (middle, high) if len(some) else (low, middle)
+        places = _best_places(options, _shortlist(options, less)[0], less)
+        low, high = (middle, high) if len(places) else (low, middle)
     even = " in even parts" if terms.k > 1 and terms.least_share == 1 else ""
     have = f"the best {verb} {low * most_w / GW:.3g} GW{even}" if low else "no such places exist at any demand"
     return f"{asked}: {have}; lower the demand or the separation, raise caps, radius or k"
@@ -195,8 +200,8 @@ class FoundPlaces:
     """The best places for a demand; print it to read it.
 
     rule, area: what was asked.
-    candidates: all that were there.
-    split: which of them, as `Split`.
+    candidates: all that the area has.
+    split: which of them are chosen.
     places: one row each with name (nearest city), latitude, longitude, authority, radius_m, power_w (that it carries),
         usable_w (that it could).
     ways: one row for every two, as `distances.pairwise_links`, with name and name_to.
@@ -219,15 +224,15 @@ class FoundPlaces:
     @property
     def summary(self) -> str:
         """What was asked, in a line."""
-        asked, radius = self.split.terms, units.show(self.candidates.radius_m, "m")
-        head = f"{units.counted(asked.k, 'places')} for {units.show(asked.demand_w, 'W', 4)}, plants within {radius}"
+        terms, radius = self.split.terms, units.show(self.candidates.radius_m, "m")
+        head = f"{units.counted(terms.k, 'places')} for {units.show(terms.demand_w, 'W', 4)}, plants within {radius}"
         return f"{head}; searched: {', '.join(self.area.words) or 'the whole country'}"
 
     @property
     def map_layers(self) -> dict[str, Any]:
         """Places, the links between them, a title and a note, as maps take them."""
-        told = [self.candidates.grid.name, f"rule {self.rule!r} ignores {RULES[self.rule].ignores}", *self.warnings]
-        return {"places": self.places, "ways": self.ways, "title": self.summary, "note": "; ".join(told)}
+        notes = [self.candidates.grid.name, f"rule {self.rule!r} ignores {RULES[self.rule].ignores}", *self.warnings]
+        return {"places": self.places, "ways": self.ways, "title": self.summary, "note": "; ".join(notes)}
 
     def __repr__(self) -> str:
         shown = {
@@ -255,16 +260,16 @@ class FoundPlaces:
 class Survey:
     """Which plants count, and how densely centres are laid.
 
-    step_deg: degrees between centres.
+    step_deg: between centres [degrees].
     oil: whether plants that burn oil count.
     coal_basis, most_coal: share of coal, of "capacity" or "energy", from which it dominates a place.
     reserve: largest producer that lines must replace: "unit", "site" or "none".
     """
 
-    step_deg: NonNegative = 0.25
+    step_deg: Annotated[float, Range(0, 2, above_0=True)] = 0.25
     oil: bool = True
     coal_basis: Literal["capacity", "energy"] = "capacity"
-    most_coal: NonNegative = 0.5
+    most_coal: Annotated[float, Range(0, 1, above_0=True)] = 0.5
     reserve: Literal["unit", "site", "none"] = "unit"
 
 
@@ -288,8 +293,10 @@ def find_places(
     ----------
     grid
         Whose plants feed it.
-    demand_w, radius_m
-        Power of all places together [W], and how far a plant may lie from its place [m].
+    demand_w
+        Power of all places together [W].
+    radius_m
+        How far a plant may lie from its place [m].
     rule
         Requirement rule, one of `supply.RULES`, by default what the load nearby leaves.
     k
@@ -312,39 +319,47 @@ def find_places(
     ValueError
         As in `Area`, `candidates`, `supply` and `best_split`: an area without places says which condition left how
         many, a demand that no k places meet how much the best have.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> ohio = rc.Area(states=["OH"])
+    >>> places = rc.find_places(rc.load_grid(), "1 GW", "75 km", rule="installed", area=ohio)
+    >>> places.places[["name", "authority"]].to_dict("list")
+    {'name': ['11 km NE of Toledo, OH'], 'authority': ['PJM']}
     """
-    known = {*signature(find_places).parameters, *(term.name for term in fields(SplitTerms))} - {"terms"}
-    if stray := [name for name in terms if name not in known]:
-        raise UnknownName("argument of find_places", stray[0], known)
-    every = area.candidates(grid, radius_m, survey.step_deg, survey.oil, survey.coal_basis)
-    options = site_options(every, rule, survey.most_coal, survey.reserve)
+    arguments = {*signature(find_places).parameters, *(term.name for term in fields(SplitTerms))} - {"terms"}
+    if stray := [name for name in terms if name not in arguments]:
+        raise UnknownName("argument of find_places", stray[0], arguments)
+    candidates = area.candidates(grid, radius_m, survey.step_deg, survey.oil, survey.coal_basis)
+    options = site_options(candidates, rule, survey.most_coal, survey.reserve)
     try:
         chosen = best_split(options, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
     except NoPlaces as error:
-        here = f"; searched: {units.counted(len(every), 'candidates')} {', '.join(area.words)}"
+        here = f"; searched: {units.counted(len(candidates), 'candidates')} {', '.join(area.words)}"
         raise NoPlaces(f"{error}{here if area.words else ''}") from None
     table = chosen.table(options).assign(radius_m=radius_m)
     table.insert(0, "name", nearest_city(table["latitude"], table["longitude"]))
     names = table["name"].to_numpy()[index_pairs(range(len(table)))].reshape(-1, 2).T
-    ways = pairwise_links(every, chosen.places.tolist()).assign(name=names[0], name_to=names[1])
-    warnings = (*demand_warnings(demand_w), *_load_warnings(every, table, rule))
-    return FoundPlaces(rule, area, every, chosen, table, ways, warnings)
+    ways = pairwise_links(candidates, chosen.places.tolist()).assign(name=names[0], name_to=names[1])
+    warnings = (*demand_warnings(demand_w), *_load_warnings(candidates, table, rule))
+    return FoundPlaces(rule, area, candidates, chosen, table, ways, warnings)
 
 
-def _after_load_w(every: Candidates, places: pd.DataFrame) -> np.ndarray:
+def _after_load_w(candidates: Candidates, places: pd.DataFrame) -> np.ndarray:
     """What the load within the radius leaves of the firm power of places [W]."""
-    return np.maximum(RULES[AFTER_LOAD].power(every.supply[places["place"].to_numpy()]), 0.0)
+    return np.maximum(RULES[AFTER_LOAD].power(candidates.supply[places["place"].to_numpy()]), 0.0)
 
 
-def _load_warnings(every: Candidates, places: pd.DataFrame, rule: str) -> tuple[str, ...]:
+def _load_warnings(candidates: Candidates, places: pd.DataFrame, rule: str) -> tuple[str, ...]:
     """A text for places that cannot carry their part once the load within the radius has its power."""
-    after_w = _after_load_w(every, places)
+    after_w = _after_load_w(candidates, places)
     short = after_w < places["power_w"].to_numpy() * (1 - 1e-9)
     if rule == AFTER_LOAD or not short.any():
         return ()
     left = ", ".join(
-        f"{name} ({units.show(left, 'W', 3)} left of {units.show(part, 'W', 3)})"
-        for name, left, part in zip(places["name"][short], after_w[short], places["power_w"][short], strict=True)
+        f"{name} ({units.show(left_w, 'W', 3)} left of {units.show(part, 'W', 3)})"
+        for name, left_w, part in zip(places["name"][short], after_w[short], places["power_w"][short], strict=True)
     )
     return (f"rule {rule!r} does not subtract the load nearby: it leaves less than a place carries at {left}",)
 
@@ -352,7 +367,7 @@ def _load_warnings(every: Candidates, places: pd.DataFrame, rule: str) -> tuple[
 def sitings_by_objective(
     options: SiteOptions, demand_w: float, ks: Iterable[int], **terms: Any
 ) -> tuple[dict[str, tuple[int, ...]], pd.DataFrame]:
-    """Sitings by name, and how each number of places came out: "nearest 2" and "roomiest 2" for k = 2.
+    """The best splits as sitings: "nearest 2" and "roomiest 2" are those of k = 2.
 
     Parameters
     ----------
@@ -380,15 +395,15 @@ def sitings_by_objective(
         rows = splits(options, demand_w, ks, objective=objective, **terms)
         rows.insert(0, "siting", name + " " + rows["k"].astype(str))
         tables.append(rows)
-    every = pd.concat(tables, ignore_index=True)
-    found = {row.siting: row.places for row in every.itertuples() if row.places}
-    if not found:
-        raise ValueError("\n".join(dict.fromkeys(every["problem"])))
-    return found, every
+    table = pd.concat(tables, ignore_index=True)
+    sitings = {row.siting: row.places for row in table.itertuples() if row.places}
+    if not sitings:
+        raise ValueError("\n".join(dict.fromkeys(table["problem"])))
+    return sitings, table
 
 
 def nearest_to_anchors(
-    places: Places, power_w: ArrayLike, demand_w: float, radius_m: float, anchors: Sequence[str]
+    places: Candidates, power_w: ArrayLike, demand_w: float, radius_m: float, anchors: Sequence[str]
 ) -> list[int]:
     """The place nearest to each anchor that has an even part of the demand.
 
@@ -408,22 +423,21 @@ def nearest_to_anchors(
     Raises
     ------
     ValueError
-        Where no place within radius_m of an anchor has its part (it says what the best has), and where the places found
-        share a plant.
+        Where no place within radius_m of an anchor has its part (it says what the best has), and where the nearest
+        places share a plant.
     """
-    if not anchors:
-        raise ValueError("anchors is empty: give at least one place of wide_area")
-    power, part_w, found = np.asarray(power_w, float), demand_w / len(anchors), []
+    power, part_w, nearest = np.asarray(power_w, float), demand_w / len(anchors), []
     for name in anchors:
         away = distance_to_place(places, name)
         enough = (away <= radius_m) & (power >= part_w)
         if not enough.any():
-            best, part = (units.show(each, "W", 3) for each in (power[away <= radius_m].max(initial=0.0), part_w))
+            best_w = power[away <= radius_m].max(initial=0.0)
+            best, part = units.show(best_w, "W", 3), units.show(part_w, "W", 3)
             raise ValueError(
                 f"demand_w is {units.show(demand_w, 'W', 3)}: each place needs {part}, and the best within "
                 f"{radius_m / units.km:g} km of {name} has {best}: give a smaller demand, larger radius or another rule"
             )
-        found.append(int(np.argmin(np.where(enough, away, np.inf))))
-    if places.plants[found].sum(axis=0).max() > 1:
+        nearest.append(int(np.argmin(np.where(enough, away, np.inf))))
+    if places.plants[nearest].sum(axis=0).max() > 1:
         raise ValueError(f"anchors are {anchors!r}: their nearest places share a plant; give anchors farther apart")
-    return found
+    return nearest

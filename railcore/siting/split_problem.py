@@ -1,9 +1,9 @@
-"""What a split chooses from, and what it must meet."""
+"""What a split chooses from (`SiteOptions`), and what it must meet (`SplitTerms`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,15 +19,13 @@ from railcore.siting.supply import available_power_w
 
 @dataclass(frozen=True)
 class SiteOptions:
-    """Candidates that the places of a split are chosen from; arrays of shape (n,).
+    """Candidates with their power by a rule; arrays of shape (n,).
 
     latitude, longitude: of the centre [degrees].
-    power_w: that a rule lets a datacenter have [W].
-    authority: its label.
+    power_w: that the rule lets a datacenter have [W].
     plants: sparse 0/1, shape (n, plants).
+    authority: balancing authority that has most of the power.
     radius_m: of the candidates, where they are circles: those more than two radii apart share no plant.
-
-    Raises ValueError naming the array whose length differs, a power that is not 0 or more, and a place off the Earth.
     """
 
     latitude: np.ndarray
@@ -36,17 +34,6 @@ class SiteOptions:
     plants: csr_array
     authority: np.ndarray
     radius_m: float = np.inf
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "plants", csr_array(self.plants, dtype=np.float32))
-        n = self.plants.shape[0]
-        for name in ("latitude", "longitude", "power_w", "authority"):
-            array = np.asarray(getattr(self, name), dtype=str if name == "authority" else float)
-            if array.shape != (n,):
-                raise ValueError(f"{name} has shape {array.shape}: plants has {n} rows, give ({n},)")
-            object.__setattr__(self, name, array)
-        checks.at_least("power_w", self.power_w)
-        unit_vectors(self.latitude, self.longitude)  # refuses places off the Earth
 
     def __len__(self) -> int:
         return len(self.power_w)
@@ -58,7 +45,7 @@ class SiteOptions:
 
 
 def site_options(candidates: Candidates, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> SiteOptions:
-    """Options of `candidates` by a requirement rule, with the authority that has most of each one's power.
+    """Candidates with their power by a rule.
 
     Parameters
     ----------
@@ -75,7 +62,7 @@ def site_options(candidates: Candidates, rule: str, most_coal: float = 0.5, rese
         candidates.latitude,
         candidates.longitude,
         power_w=available_power_w(candidates.supply, rule, most_coal, reserve),
-        plants=candidates.plants,
+        plants=candidates.plants.astype(np.float32),
         authority=candidates.most_of("authority"),
         radius_m=candidates.radius_m,
     )
@@ -84,8 +71,8 @@ def site_options(candidates: Candidates, rule: str, most_coal: float = 0.5, rese
 def pairs_within(options: SiteOptions, distance_m: float) -> np.ndarray:
     """Pairs (i, j), i < j, of candidates at most about this far apart, shape (pairs, 2)."""
     tree = cKDTree(unit_vectors(options.latitude, options.longitude))
-    found = tree.query_pairs(chord_length(distance_m * (1 + 1e-9)) + 1e-9, output_type="ndarray")
-    return np.asarray(found, np.int64).reshape(-1, 2)
+    pairs = tree.query_pairs(chord_length(distance_m * (1 + 1e-9)) + 1e-9, output_type="ndarray")
+    return np.asarray(pairs, np.int64).reshape(-1, 2)
 
 
 def undominated_sites(
@@ -93,11 +80,16 @@ def undominated_sites(
 ) -> np.ndarray:
     """Indices of the candidates that no other one replaces.
 
-    B replaces A where B is kept, d(A, B) <= resolution_m, B has at least A's power and, where it is capped,
-    the same authority, and plants of B are among those of A; the last is not asked where separation_m exceeds two
-    radii, so that chosen places cannot share a plant. Of equals the one with fewer plants stays, then the first. Exact
-    at resolution_m = 0. Else, with w = resolution_m: B for A moves a place by at most w, so the shortest longest
-    distance L(s) at least separation s is bounded by L(s) <= L_kept(s) <= L(s + 2 w) + 2 w.
+    B replaces A where
+
+    - B is kept and d(A, B) <= resolution_m;
+    - B has at least A's power and, where either authority has a cap, A's authority;
+    - the plants of B are among those of A. This is not asked where separation_m exceeds two radii: chosen places then
+      cannot share a plant.
+
+    Of equals the one with fewer plants stays, then the first. The split is exact at resolution_m = 0. Else, with
+    w = resolution_m, B in place of A moves a place by at most w, so that the least longest distance L(s) at separation
+    s is bounded by L(s) <= L_kept(s) <= L(s + 2 w) + 2 w.
 
     Parameters
     ----------
@@ -111,13 +103,7 @@ def undominated_sites(
     Returns
     -------
     Indices, rising.
-
-    Raises
-    ------
-    ValueError
-        For a resolution_m below 0.
     """
-    checks.at_least("resolution_m", resolution_m)
     size, apart = np.diff(options.plants.indptr), separation_m > 2 * options.radius_m
     order = np.lexsort((size, -options.power_w) if apart else (-options.power_w, size))
     some, size = options[order], size[order]
@@ -146,6 +132,7 @@ def _shared(options: SiteOptions, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return count
 
 
+Objective = Literal["shortest", "spare"]
 OBJECTIVES = {"nearest": "shortest", "roomiest": "spare"}  # by the name that a siting gets
 MOST_PLACES = 10  # an exact search takes too long for more
 
@@ -155,7 +142,8 @@ class SplitConstraints:
     """Candidates, and what k places among them must meet.
 
     options: candidates whose power is the usable one.
-    demand_w: of all k.
+    k: number of places.
+    demand_w: of all places together.
     separation_m: least distance between two.
     cap_group: number of each candidate's capped authority, -1 for none.
     cap_w, most_places: most power [W] and places of each such group.
@@ -199,7 +187,7 @@ class SplitTerms:
 
     demand_w: Annotated[Quantity, Range(0, above_0=True, example="1.2 GW")]
     k: Annotated[int, Range(1, MOST_PLACES)]
-    objective: str = "shortest"
+    objective: Objective = "shortest"
     least_separation_m: Metres = 0.0
     place_cap_w: Annotated[Quantity, Range(0, above_0=True, infinite=True, example="1.2 GW")] = np.inf
     authority_caps: Mapping[str, float] = field(default_factory=dict)
@@ -207,7 +195,6 @@ class SplitTerms:
     resolution_m: Metres = 0.0
 
     def __post_init__(self) -> None:
-        checks.one_of("objective", self.objective, tuple(OBJECTIVES.values()))
         caps = {name: si(f"authority_caps[{name!r}]", cap, "2 GW") for name, cap in self.authority_caps.items()}
         for authority, cap in caps.items():
             if not checks.numbers(f"authority_caps[{authority!r}]", cap) >= 0:  # infinite for no cap
@@ -224,8 +211,8 @@ class SplitTerms:
         if self.k > len(options):
             raise ValueError(f"k is {self.k}: give at most as many places as there are candidates, {len(options)}")
         if unknown := sorted(code for code in self.authority_caps if code not in options.authority):
-            known = np.unique(options.authority).tolist()
-            raise ValueError(f"authority_caps has {unknown}: no candidate has them, give some of {known}")
+            choices = np.unique(options.authority).tolist()
+            raise ValueError(f"authority_caps has {unknown}: no candidate has them, give some of {choices}")
 
     def usable_w(self, options: SiteOptions) -> np.ndarray:
         """u = min(P, place cap) [W]."""
@@ -243,15 +230,18 @@ class SplitTerms:
         return SplitConstraints(options, self.k, self.demand_w, separation_m, group, cap_w, most)
 
     def allocated_w(self, options: SiteOptions) -> np.ndarray:
-        """Power that each chosen place carries [W]: x_i = l + f (v_i - l), options those of the places.
+        """Power that each chosen place carries [W]: x_i = l + f (v_i - l).
 
-        l the least part; v_i = l + (u_i - l) min(1, (cap - n l) / sum of u - l) with the sum over the n places of i's
-        authority: what i may carry; f = (d - k l) / (sum of v - k l), the same for all.
+        l: the least part.
+        v_i: what i may carry, l + (u_i - l) min(1, (cap - n l) / sum of u - l), the sum over the n places of i's
+        authority.
+        f: the same for all places, (d - k l) / (sum of v - k l).
+        options: those of the places.
         """
         over = self.usable_w(options) - self.least_part_w
         for authority, cap in self.authority_caps.items():
-            own = options.authority == authority
-            if (total := over[own].sum()) > 0:
-                over[own] *= min(1.0, max(cap - own.sum() * self.least_part_w, 0.0) / total)
+            places = options.authority == authority
+            if (total := over[places].sum()) > 0:
+                over[places] *= min(1.0, max(cap - places.sum() * self.least_part_w, 0.0) / total)
         rest = self.demand_w - self.k * self.least_part_w
         return np.full(len(over), self.least_part_w) + (rest / over.sum() * over if rest > 0 else 0.0)

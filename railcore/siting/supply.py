@@ -11,39 +11,39 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
-from railcore.catalog import UnknownName, checks
+from railcore.catalog import UnknownName
+from railcore.catalog.checks import Floats
 from railcore.catalog.units import MW, show
 from railcore.siting.grid import PowerGrid
 
 COAL = "coal"
-SHARE_BASES = ("capacity", "energy")
 
 
 @dataclass(frozen=True)
 class Supply:
     """Powers of groups of plants [W], arrays with one entry for each group. Coal counts in coal_w and coal_share only.
 
-    installed_w: of all other plants.
+    installed_w: of all plants but coal.
     firm_w: of those that are dispatchable: they run at call.
-    idle_w: of the firm ones, what an average hour leaves.
-    idle_fuelled_w: of idle_w, what fuel can be bought for: neither water nor heat of the earth.
+    idle_w: what the firm plants do not use in an average hour.
+    idle_fuelled_w: of idle_w, that of plants whose fuel can be bought: neither water nor heat of the earth.
     largest_unit_w, largest_site_w: largest producer, by generator and by site.
     coal_w: installed coal.
-    coal_share: of coal, in capacity or energy.
-    load_w: of others inside the group, in the one hour that the grid models.
-    interconnect_w: lines that cross the group's border.
+    coal_share: share of coal in capacity or energy.
+    load_w: load of others inside the group, in the one hour that the grid models.
+    interconnect_w: power of the lines that cross the group's border.
     """
 
-    installed_w: Any
-    firm_w: Any
-    idle_w: Any
-    idle_fuelled_w: Any
-    largest_unit_w: Any
-    largest_site_w: Any
-    coal_w: Any
-    coal_share: Any
-    load_w: Any
-    interconnect_w: Any
+    installed_w: Floats
+    firm_w: Floats
+    idle_w: Floats
+    idle_fuelled_w: Floats
+    largest_unit_w: Floats
+    largest_site_w: Floats
+    coal_w: Floats
+    coal_share: Floats
+    load_w: Floats
+    interconnect_w: Floats
 
     def __getitem__(self, chosen: Any) -> "Supply":
         """The same of some groups, by mask or index."""
@@ -62,7 +62,7 @@ def counted_plants(grid: PowerGrid, oil: bool = True) -> np.ndarray:
 def plant_idle_fuelled_w(grid: PowerGrid, oil: bool = True) -> np.ndarray:
     """What each counted plant leaves idle in an average hour and can buy fuel for [W]: f e p (1 - c).
 
-    Symbols as in `supply_of_groups`.
+    f 1 for dispatchable fuels, e 1 for fuels that can be bought, p power, c capacity factor; else 0.
     """
     idle = grid.power_w * grid.fuel("firm") * (1 - grid.fuel("capacity_factor"))
     return idle * grid.fuel("fuelled") * counted_plants(grid, oil)
@@ -78,9 +78,9 @@ def supply_of_groups(
 ) -> Supply:
     """Powers of groups of plants.
 
-    installed = sum p; firm = sum f p; idle = sum f p (1 - c), fuelled times e as well; over plants p with f 1 for
-    dispatchable fuels, e 1 for fuels that can be bought and capacity factor c. coal share = coal / all, of p or of
-    c p.
+    installed = sum p; firm = sum f p; idle = sum f p (1 - c); idle fuelled = sum f e p (1 - c): sums over the counted
+    plants of a group, with power p, capacity factor c, f 1 for dispatchable fuels and e 1 for fuels that can be bought.
+    coal share = coal / all, of p (capacity) or of c p (energy).
 
     Parameters
     ----------
@@ -96,31 +96,30 @@ def supply_of_groups(
     Returns
     -------
     `Supply` of the groups.
-
-    Raises
-    ------
-    ValueError
-        For an unknown coal_basis.
     """
-    checks.one_of("coal_basis", coal_basis, SHARE_BASES)
     p, f, c = grid.power_w, grid.fuel("firm"), grid.fuel("capacity_factor")
-    mine, coal = counted_plants(grid, oil), (grid.plants["fuel"] == COAL).to_numpy()
+    counted, coal = counted_plants(grid, oil), (grid.plants["fuel"] == COAL).to_numpy()
     _, site = np.unique(grid.plants["sub_id"], return_inverse=True)
-    by_site = np.bincount(site, weights=p * mine)[site]
-    weight = p if coal_basis == "capacity" else p * c
-    burnt, all_of = plants @ (weight * coal), plants @ weight
+    by_site = np.bincount(site, weights=p * counted)[site]
+    weight = power_or_energy(grid, coal_basis)
+    of_coal, of_all = plants @ (weight * coal), plants @ weight
     return Supply(
-        installed_w=plants @ (p * mine),
-        firm_w=plants @ (p * f * mine),
-        idle_w=plants @ (p * f * (1 - c) * mine),
+        installed_w=plants @ (p * counted),
+        firm_w=plants @ (p * f * counted),
+        idle_w=plants @ (p * f * (1 - c) * counted),
         idle_fuelled_w=plants @ plant_idle_fuelled_w(grid, oil),
-        largest_unit_w=largest_member(plants, grid.plants["largest_unit_w"].to_numpy(float) * mine),
+        largest_unit_w=largest_member(plants, grid.plants["largest_unit_w"].to_numpy(float) * counted),
         largest_site_w=largest_member(plants, by_site),
         coal_w=plants @ (p * coal),
-        coal_share=np.divide(burnt, all_of, out=np.zeros_like(all_of), where=all_of > 0),
+        coal_share=np.divide(of_coal, of_all, out=np.zeros_like(of_all), where=of_all > 0),
         load_w=loads @ grid.loads["load_w"].to_numpy(float),
         interconnect_w=crossing_lines_w(grid, substations),
     )
+
+
+def power_or_energy(grid: PowerGrid, basis: str) -> np.ndarray:
+    """Power p of each plant for the basis "capacity", its mean power c p for "energy" [W]."""
+    return {"capacity": grid.power_w, "energy": grid.power_w * grid.fuel("capacity_factor")}[basis]
 
 
 def largest_member(groups: csr_array, values: np.ndarray) -> np.ndarray:
@@ -130,7 +129,7 @@ def largest_member(groups: csr_array, values: np.ndarray) -> np.ndarray:
 
 
 def crossing_lines_w(grid: PowerGrid, substations: csr_array) -> np.ndarray:
-    """Power of the lines with one end inside each group [W]: sum over both ends, less twice the lines within.
+    """Power of the lines with one end inside each group [W]: sum over ends inside, less twice the lines within.
 
     substations: sparse (groups, substations of the grid) with 1 for a member.
     """
@@ -146,7 +145,11 @@ RESERVES = {"unit": "largest_unit_w", "site": "largest_site_w", "none": ""}  # w
 
 @dataclass(frozen=True)
 class Rule:
-    """A requirement: formula, what it counts, what it ignores, and the power that it lets a datacenter have [W].
+    """A reading of "spare power".
+
+    formula, meaning: what it counts, in symbols and in words.
+    ignores: what it leaves out.
+    power: that it lets a datacenter have [W].
 
     Symbols: p installed power of the plants that are not coal, f 1 for dispatchable fuels, e 1 for fuels that can
     be bought, c capacity factor, u largest unit, l load of others nearby.
@@ -155,7 +158,7 @@ class Rule:
     formula: str
     meaning: str
     ignores: str
-    power: Callable[[Supply], Any]
+    power: Callable[[Supply], Floats]
 
 
 RULES = {
@@ -163,31 +166,31 @@ RULES = {
         "Σ p",
         "every plant at full power, all for the datacenter",
         "the load of others, hours without wind, sun or water, outages",
-        lambda s: s.installed_w,
+        lambda supply: supply.installed_w,
     ),
     "firm minus largest": Rule(
         "Σ f p − u",
         "plants that run at call, the largest unit out of service",
         "the load of others, hours without water, fuel",
-        lambda s: s.firm_w - s.largest_unit_w,
+        lambda supply: supply.firm_w - supply.largest_unit_w,
     ),
     "idle firm": Rule(
         "Σ f p (1 − c)",
         "what plants that run at call do not sell in an average hour",
         "peaks of load (plants are idle on average, not in every hour), hours without water, outages",
-        lambda s: s.idle_w,
+        lambda supply: supply.idle_w,
     ),
     "idle fuelled": Rule(
         "Σ f e p (1 − c)",
         "what plants that can buy more fuel do not sell in an average hour, so without water power",
         "peaks of load (plants are idle on average, not in every hour), outages",
-        lambda s: s.idle_fuelled_w,
+        lambda supply: supply.idle_fuelled_w,
     ),
     "headroom after load": Rule(
         "Σ f p − u − l",
         "plants that run at call, the largest unit out, after the load within the same radius",
         "power and load beyond the radius, hours other than the grid's one, hours without water",
-        lambda s: s.firm_w - s.largest_unit_w - s.load_w,
+        lambda supply: supply.firm_w - supply.largest_unit_w - supply.load_w,
     ),
 }
 IGNORED_BY_ALL = "gas pipelines, lines inside the radius, contracts of the plants, land and permits"
@@ -196,7 +199,7 @@ _LEAST_DEMAND_W = 1e6  # less than any datacenter of these models draws
 
 
 def demand_warnings(demand_w: float) -> tuple[str, ...]:
-    """A text for a demand below 1 MW [W], which was hardly meant in watts."""
+    """A text for a demand below 1 MW [W]: was it meant in MW?"""
     if demand_w >= _LEAST_DEMAND_W:
         return ()
     meant = f": it is in watts; did you mean {show(demand_w * MW, 'W')}?"
@@ -206,17 +209,16 @@ def demand_warnings(demand_w: float) -> tuple[str, ...]:
 def eligible(supply: Supply, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
     """True where coal does not dominate and the lines replace the largest producer.
 
-    coal share < most_coal, and interconnect >= largest unit or site (reserve "unit" or "site"; "none" asks for no
-    lines). Raises ValueError for a share outside (0, 1] and an unknown reserve.
+    coal share < most_coal, above 0 to 1; interconnect >= largest unit or site, as `reserve` says: "unit", "site", or
+    "none" for no lines.
     """
-    checks.share("most_coal", most_coal, above_0=True)
-    producer = RESERVES[checks.one_of("reserve", reserve, RESERVES)]
+    producer = RESERVES[reserve]
     clean = supply.coal_share < most_coal
     return clean & (supply.interconnect_w >= getattr(supply, producer)) if producer else clean
 
 
 def available_power_w(supply: Supply, name: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
-    """Power that a rule lets a datacenter have of each group [W], 0 where the group is not eligible.
+    """Power of each group that a rule lets a datacenter have [W], 0 where the group is not `eligible`.
 
     Parameters
     ----------
@@ -232,7 +234,7 @@ def available_power_w(supply: Supply, name: str, most_coal: float = 0.5, reserve
     Raises
     ------
     UnknownName
-        For a rule; it is a ValueError too. Other errors as in `eligible`.
+        For a rule; it is a ValueError too.
     """
     if name not in RULES:
         raise UnknownName("rule", name, list(RULES))
@@ -254,11 +256,5 @@ def feeds_demand(
     Returns
     -------
     Array of booleans of shape (groups,).
-
-    Raises
-    ------
-    ValueError
-        For a demand that is not above 0. Other errors as in `available_power_w`.
     """
-    checks.positive("demand_w", demand_w, "watts")
     return available_power_w(supply, name, most_coal, reserve) >= demand_w

@@ -16,7 +16,8 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.strategies.labels import with_strategy_labels
-from railcore.training.machine import RESERVED, Machine, cast_share_row, product_share_row
+from railcore.training.machine import Machine
+from railcore.training.machine_rows import RESERVED, cast_share_row, product_share_row
 from railcore.training.strategy_columns import STRATEGY_RANGES
 from railcore.training.unique_rows import Columns
 

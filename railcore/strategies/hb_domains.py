@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from railcore.catalog.arguments import Range, checked
+from railcore.catalog.arguments import Range
 from railcore.network.topology.rails import domain_warnings
 from railcore.strategies.labels import strategy_label
 from railcore.strategies.parts import search
@@ -16,7 +16,6 @@ from railcore.training.transformer import Transformer, as_models
 _ADVICE = "The warnings of `search` compare numbers that do."
 
 
-@checked
 def best_times(
     models: Mapping[str, Transformer | str] | Sequence[str],
     machine: Machine | str,

@@ -179,15 +179,15 @@ def search_parts(
     machine: Machine | str,
     gpus: int,
     global_batch: int | Sequence[int],
-    runtime: Runtime | str | Sequence | None = None,
-    offload: str | Sequence = "none",
+    runtime: Runtime | str | Sequence[Runtime | str] | None = None,
+    offload: str | Sequence[str] | list[str | Sequence[str]] = "none",
     top: int = 10,
     at_most: bool = False,
     shares: Listed = 1,
     hb_domain_size: int | None = None,
     only_best: bool = False,
     fabric: Fabric | None = None,
-    **limits: int | str | Sequence,
+    **limits: int | str | Sequence[int | str | bool],
 ) -> list[SearchPart]:
     """The parts of a search, to run anywhere. SearchResult.merged([part.run() for part in parts]) is `search`.
 
@@ -215,7 +215,8 @@ def search_parts(
     runtimes = [as_runtime(name, machine) for name in names]
     if not runtimes or len({software.name for software in runtimes}) < len(runtimes):
         raise ValueError("runtime has no entry, or several of one name: give each a name of its own")
-    offloads = [checked_offload(away) for away in (offload if isinstance(offload, list) else [offload])]
+    choices: list[str | Sequence[str]] = list(offload) if isinstance(offload, list) else [offload]
+    offloads = [checked_offload(choice) for choice in choices]
     if not offloads or len(set(offloads)) < len(offloads):
         raise ValueError(f"offload is {offload!r}: give a name, or a list of different ones")
     return [
@@ -261,8 +262,8 @@ def search(
     machine: Machine | str,
     gpus: Count,
     global_batch: int | Sequence[int],
-    runtime: Runtime | str | Sequence | None = None,
-    offload: str | Sequence = "none",
+    runtime: Runtime | str | Sequence[Runtime | str] | None = None,
+    offload: str | Sequence[str] | list[str | Sequence[str]] = "none",
     top: Listed = 10,
     at_most: bool = False,
     workers: Listed = 1,
@@ -270,7 +271,7 @@ def search(
     hb_domain_size: Count | None = None,
     only_best: bool = False,
     fabric: Fabric | None = None,
-    **limits: int | str | Sequence,
+    **limits: int | str | Sequence[int | str | bool],
 ) -> SearchResult:
     """Evaluate all strategies that divide; keep the best, one of each design, and counts by obstacle.
 
@@ -281,8 +282,10 @@ def search(
 
     Parameters
     ----------
-    model, machine
-        What is trained; a GPU and its links. Names in the catalog do.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
     gpus
         Of the cluster.
     global_batch
@@ -291,7 +294,8 @@ def search(
         The software, or several, each searched: which overlaps are on is a dimension too. None for the newest for the
         GPU.
     offload
-        As for `iteration_times`; a list of such choices searches each: ["none", ("optimizer", "activations")].
+        What stays in the host's memory, as a text or a tuple of "optimizer", "activations", "weights"; a list of such
+        choices searches each: ["none", ("optimizer", "activations")].
     top
         How many of the best to keep.
     at_most
@@ -327,6 +331,13 @@ def search(
     ValueError
         For an HB domain larger than the cluster or than the fabric's, a cluster larger than the fabric, and as
         `strategy_blocks`.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> answer = rc.search("Llama-3 8B", "DGX H100", gpus=64, global_batch=512, context=1, micro_batch=[1, 2])
+    >>> answer.evaluated, answer.strategy()["data"], answer.strategy()["sharding"]
+    (6578, 64, 'optimizer')
     """
     shares = 1 if workers == 1 else 4
     options: dict[str, Any] = {"runtime": runtime, "offload": offload, "top": top, "at_most": at_most, "shares": shares}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from railcore.strategies.splits import SPLIT, Allowed, allowed_values, among, divisors, exact_splits
-from railcore.training.expert_dispatch import parts_groups
+from railcore.training.expert_dispatch import splits_groups
 from railcore.training.group_shares import Fabric, group_shares
 from railcore.training.layer_traffic import LINK_KINDS
 from railcore.training.machine import Machine, as_machine
@@ -203,7 +203,7 @@ def _groups(
     first, _ = unique_places(codes, [name for name in codes if name != "placement"])
     if model.experts and runtime.dispatcher == "nodes":
         inside, domains = (values[first] for values in near["expert"])
-        first = first[~parts_groups("nodes", model.expert_groups, inside * domains, domains)]
+        first = first[~splits_groups(model.expert_groups, inside * domains, domains)]
     first = np.sort(first)
     group, codes = ({name: values[first] for name, values in columns.items()} for columns in (group, codes))
     codes["mixtures"] = np.unique(mixture_shares(model, group["pipeline"]), axis=1, return_inverse=True)[1].ravel()

@@ -14,9 +14,8 @@ gathered buffer on one rank; for all-to-all what one rank sends in all, includin
   only, except a broadcast. bruck takes as many steps for any n. recursive_doubling sends the whole buffer in each step.
 - tree: binary; the children of i are 2 i + 1 and 2 i + 2. double_binary_tree: two trees, each with half of the buffer;
   no rank has children in both.
-- direct: every pair at once. It needs a switch or a full mesh, and pays the latency once for n - 1 messages, so that
-  "best" seldom finds another where direct is a choice: over circuits or a torus, name the algorithms that they allow.
-  one_shot: every rank sends its whole buffer to all others. pairwise: one partner a step.
+- direct: every pair at once. It needs a switch or a full mesh, and pays the latency once for n - 1 messages. one_shot:
+  every rank sends its whole buffer to all others. pairwise: one partner a step.
 - in_network: the switch reduces and multicasts (SHARP); the way up and the way down are a step each. nvls: the same,
   started by the GPUs (NVLink SHARP); a GPU's own share passes the switch too, so an AllReduce moves D (n + 1) / n.
   Only an AllReduce sends less than over a ring: in an AllGather every rank still receives (n - 1) / n of D.
@@ -43,15 +42,14 @@ trees); NVIDIA nccl-tests, doc/PERFORMANCE.md (bandwidths); railonly2025, LLM Tr
 Rail-Only Networks, and railonly2023, 3.1 (hierarchical).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import PositiveArray
 from railcore.catalog.checks import Floats
 
 
@@ -154,19 +152,15 @@ def algorithm_names(operation: str) -> tuple[str, ...]:
 
 
 def default_algorithm(operation: str) -> str:
-    """What an operation runs unless named: "ring", or "direct" for scatter, all_to_all and point_to_point.
-
-    Raises ValueError for an unknown operation.
-    """
-    checks.one_of("operation", operation, OPERATIONS)
+    """What an operation runs unless named: "ring", or "direct" for scatter, all_to_all and point_to_point."""
     return "direct" if operation in ("scatter", "all_to_all", "point_to_point") else "ring"
 
 
 def algorithm_cost(operation: str, algorithm: str) -> AlgorithmCost:
     """Cost of one algorithm. Raises ValueError for an unknown pair, naming those that exist."""
     if algorithm not in algorithm_names(operation):
-        known = ", ".join(algorithm_names(operation))
-        raise ValueError(f"algorithm {algorithm!r} does not exist for {operation}: choose from {known}")
+        names = ", ".join(algorithm_names(operation))
+        raise ValueError(f"algorithm {algorithm!r} does not exist for {operation}: choose from {names}")
     return ALGORITHM_COSTS[operation][algorithm]
 
 
@@ -191,13 +185,15 @@ def steps_and_bytes(
     ValueError
         For an unknown algorithm, and for a number of ranks that it does not support.
     """
-    chosen = algorithm_cost(operation, algorithm)
-    size, n = checks.at_least("message_bytes", message_bytes), _ranks(ranks)
-    if not np.all(_fits(chosen, n)):
+    cost = algorithm_cost(operation, algorithm)
+    n, size = np.asarray(ranks, float), np.asarray(message_bytes, float)
+    if cost.powers_of_two and not np.all(np.frexp(n)[0] == 0.5):
         raise ValueError(
             f"ranks is {ranks!r}: {algorithm} {operation} takes powers of two; bruck and ring take any number"
         )
-    return _cost(chosen, size, n)
+    steps, share = (np.where(n > 1, of_ranks(n), 0.0) for of_ranks in (cost.steps, cost.share))
+    sent = share * size
+    return np.broadcast_to(steps, np.shape(sent))[()], sent
 
 
 def collective_time(
@@ -206,7 +202,7 @@ def collective_time(
     ranks: ArrayLike,
     bandwidth_Bps: ArrayLike,
     latency_s: ArrayLike = 0.0,
-    algorithm: str | Sequence[str] | None = None,
+    algorithm: str | None = None,
 ) -> Floats:
     """Time of an operation [s]: steps x latency_s + bytes / bandwidth_Bps; 0 for one rank.
 
@@ -219,9 +215,7 @@ def collective_time(
     bandwidth_Bps, latency_s
         Of a GPU in one direction [bytes/s], and of one step [s]; they broadcast with D and n.
     algorithm
-        A name; several names, for the fastest of them element by element; or "best", the fastest of all that need no
-        reduction in the switch. An algorithm for powers of two is no choice for other n. None takes
-        `default_algorithm`.
+        One of `algorithm_names`; None takes `default_algorithm`.
 
     Returns
     -------
@@ -230,16 +224,13 @@ def collective_time(
     Raises
     ------
     ValueError
-        For an unknown algorithm, for a number of ranks that it does not support, and for values out of range.
+        For an unknown algorithm, and for a number of ranks that it does not support.
     """
-    return np.min(_times(operation, message_bytes, ranks, bandwidth_Bps, latency_s, algorithm)[1], axis=0)
+    steps, sent = steps_and_bytes(operation, algorithm or default_algorithm(operation), message_bytes, ranks)
+    return steps * np.asarray(latency_s, float) + sent / np.asarray(bandwidth_Bps, float)
 
 
-# `collective_time` of one operation: all_gather_time(message_bytes, ranks, bandwidth_Bps, latency_s, algorithm).
-all_gather_time = partial(collective_time, "all_gather")
-reduce_scatter_time = partial(collective_time, "reduce_scatter")
-all_reduce_time = partial(collective_time, "all_reduce")
-all_to_all_time = partial(collective_time, "all_to_all")
+all_gather_time = partial(collective_time, "all_gather")  # message_bytes, ranks, bandwidth_Bps, latency_s, algorithm
 
 
 def bus_factor(operation: str, ranks: ArrayLike) -> Floats:
@@ -247,45 +238,10 @@ def bus_factor(operation: str, ranks: ArrayLike) -> Floats:
 
     2 (n - 1) / n for all_reduce; 1 for broadcast and point_to_point; (n - 1) / n for the others.
     """
-    n = _ranks(ranks)
-    if checks.one_of("operation", operation, OPERATIONS) in ("broadcast", "point_to_point"):
+    n = np.asarray(ranks, float)
+    if operation in ("broadcast", "point_to_point"):
         return np.ones_like(n)
     return (2 if operation == "all_reduce" else 1) * _share_of_others(n)
-
-
-def _ranks(ranks: ArrayLike) -> Floats:
-    return checks.whole("ranks", ranks).astype(float)
-
-
-def _fits(chosen: AlgorithmCost, n: Floats) -> NDArray[np.bool_]:
-    return np.frexp(n)[0] == 0.5 if chosen.powers_of_two else np.ones(np.shape(n), bool)
-
-
-def _cost(chosen: AlgorithmCost, size: Floats, n: Floats) -> tuple[Floats, Floats]:
-    steps, share = (np.where(n > 1, each(n), 0.0) for each in (chosen.steps, chosen.share))
-    sent = share * size
-    return np.broadcast_to(steps, np.shape(sent))[()], sent
-
-
-def _times(
-    operation: str, message_bytes, ranks, bandwidth_Bps, latency_s, algorithm: str | Sequence[str] | None
-) -> tuple[list[str], Floats]:
-    """Names, and times [name, ...] with infinity where an algorithm does not support so many ranks."""
-    alpha, bandwidth = checks.at_least("latency_s", latency_s), checks.positive("bandwidth_Bps", bandwidth_Bps)
-    size, n = checks.at_least("message_bytes", message_bytes), _ranks(ranks)
-    algorithm = default_algorithm(operation) if algorithm is None else algorithm
-    if algorithm == "best":
-        names = [name for name in algorithm_names(operation) if name not in _IN_SWITCH]
-    else:
-        names = [algorithm] if isinstance(algorithm, str) else list(algorithm)
-    costs = [algorithm_cost(operation, name) for name in names]
-    if not costs or not np.all(np.any([_fits(cost, n) for cost in costs], axis=0)):
-        raise ValueError(f"algorithm is {algorithm!r}: name one that takes ranks {ranks!r}, such as 'bruck'")
-    times = []
-    for cost in costs:
-        steps, sent = _cost(cost, size, n)
-        times.append(np.where(_fits(cost, n), steps * alpha + sent / bandwidth, np.inf))
-    return names, np.array(np.broadcast_arrays(*times))
 
 
 HB, NIC = "hb", "nic"
@@ -308,12 +264,12 @@ def hierarchical_phases(
 
     Scatter and point_to_point are always direct. Raises ValueError for an unknown operation and algorithm.
     """
-    named, phases = {HB: hb_algorithm, NIC: nic_algorithm}, []
+    algorithms, phases = {HB: hb_algorithm, NIC: nic_algorithm}, []
     for where, flat in HIERARCHICAL_PHASES[checks.one_of("operation", operation, HIERARCHICAL_PHASES)]:
-        chosen = None if flat in ("scatter", "point_to_point") else named[where]
-        chosen = default_algorithm(flat) if chosen is None else chosen
-        algorithm_cost(flat, chosen)
-        phases.append((where, flat, chosen))
+        algorithm = None if flat in ("scatter", "point_to_point") else algorithms[where]
+        algorithm = algorithm or default_algorithm(flat)
+        algorithm_cost(flat, algorithm)
+        phases.append((where, flat, algorithm))
     return phases
 
 
@@ -329,25 +285,34 @@ def hierarchical_phase_times(
     hb_algorithm: str | None = None,
     nic_algorithm: str | None = None,
 ) -> dict[str, Floats]:
-    """Time of each phase of a hierarchical collective, in order.
+    """Time of each phase of a hierarchical collective, in order; arrays broadcast.
 
     Parameters
     ----------
-    operation, message_bytes, hb_ranks, domains, hb_Bps, nic_Bps
-        As for `hierarchical_time`.
-    hb_latency_s, nic_latency_s, hb_algorithm, nic_algorithm
-        As for `hierarchical_time`.
+    operation
+        One of those in the module's table.
+    message_bytes, hb_ranks, domains
+        D [bytes], x and y.
+    hb_Bps, nic_Bps, hb_latency_s, nic_latency_s
+        Of a GPU in one direction [bytes/s], and of a step [s].
+    hb_algorithm, nic_algorithm
+        Of the flat collectives, such as "nvls" and "in_network"; by default `default_algorithm`. Scatter and
+        point_to_point are always direct.
 
     Returns
     -------
     Seconds by "hb" or "nic" and the flat operation, such as "hb reduce_scatter".
+
+    Raises
+    ------
+    ValueError
+        For an unknown operation or algorithm.
     """
-    x, y = checks.whole("hb_ranks", hb_ranks), checks.whole("domains", domains)
-    size = checks.at_least("message_bytes", message_bytes)
-    links = {HB: (x, hb_Bps, hb_latency_s), NIC: (y, nic_Bps, nic_latency_s)}
+    size = np.asarray(message_bytes, float)
+    links = {HB: (hb_ranks, hb_Bps, hb_latency_s), NIC: (domains, nic_Bps, nic_latency_s)}
     times = {}
     for where, flat, algorithm in hierarchical_phases(operation, hb_algorithm, nic_algorithm):
-        moved = size / x if where == NIC and operation not in RAIL_FORWARDED else size
+        moved = size / hb_ranks if where == NIC and operation not in RAIL_FORWARDED else size
         times[f"{where} {flat}"] = collective_time(flat, moved, *links[where], algorithm)
     return times
 
@@ -359,61 +324,13 @@ def hierarchical_time(
     domains: ArrayLike,
     hb_Bps: ArrayLike,
     nic_Bps: ArrayLike,
-    hb_latency_s: ArrayLike = 0.0,
-    nic_latency_s: ArrayLike = 0.0,
-    chunks: ArrayLike = 1,
-    hb_algorithm: str | None = None,
-    nic_algorithm: str | None = None,
 ) -> Floats:
-    """Time of a hierarchical collective [s], its phases pipelined over chunks: sum(t_i) + (chunks - 1) max(HB, NIC).
-
-    t_i is the time of a chunk of D / chunks in phase i. HB and NIC are the sums of its phases in the HB domain and on
-    the rail, because phases on the same links take turns. Exact with two phases, and with three where NIC >= HB; else
-    too long by at most one chunk's NIC time.
+    """Time of a hierarchical collective without latency, its phases one after the other.
 
     Parameters
     ----------
     operation
         One of those in the module's table.
-    message_bytes, hb_ranks, domains
-        D [bytes], x and y.
-    hb_Bps, nic_Bps, hb_latency_s, nic_latency_s
-        Of a GPU in one direction [bytes/s], and of a step [s].
-    chunks
-        Parts that D is cut into. All arguments up to here broadcast.
-    hb_algorithm, nic_algorithm
-        Of the flat collectives, such as "nvls" and "in_network"; by default `default_algorithm`. Scatter and
-        point_to_point are always direct.
-
-    Returns
-    -------
-    Seconds, an array of the arguments' common shape.
-
-    Raises
-    ------
-    ValueError
-        For an unknown operation or algorithm, and for values out of range.
-    """
-    parts = checks.whole("chunks", chunks)
-    size = checks.at_least("message_bytes", message_bytes) / parts
-    links = (hb_ranks, domains, hb_Bps, nic_Bps, hb_latency_s, nic_latency_s, hb_algorithm, nic_algorithm)
-    times = hierarchical_phase_times(operation, size, *links)
-    hb, nic = (
-        sum((time for name, time in times.items() if name.startswith(where)), np.zeros(())) for where in (HB, NIC)
-    )
-    return hb + nic + (parts - 1) * np.maximum(hb, nic)
-
-
-def rings_time(
-    message_bytes: ArrayLike, hb_ranks: ArrayLike, domains: ArrayLike, hb_Bps: PositiveArray, nic_Bps: PositiveArray
-) -> Floats:
-    """Time of an AllGather or ReduceScatter by x rings through all n = x y ranks, without latency [s].
-
-    D (n - 1) / n over B_HB in one HB domain, else over min(B_HB, x B_NIC), since each ring carries D / x through its
-    NICs and all of them pass the HB interconnect. An AllReduce takes twice as long.
-
-    Parameters
-    ----------
     message_bytes, hb_ranks, domains
         D [bytes], x and y.
     hb_Bps, nic_Bps
@@ -422,11 +339,6 @@ def rings_time(
     Returns
     -------
     Seconds, an array of the arguments' common shape.
-
-    References
-    ----------
-    GitHub NVIDIA/nccl, issue 43 (many rings).
     """
-    x, y = np.asarray(hb_ranks), np.asarray(domains)
-    rate = np.where(y > 1, np.minimum(hb_Bps, x * np.asarray(nic_Bps)), hb_Bps)
-    return np.asarray(steps_and_bytes("all_gather", "ring", message_bytes, x * y)[1] / rate)
+    phases = hierarchical_phase_times(operation, message_bytes, hb_ranks, domains, hb_Bps, nic_Bps)
+    return sum(phases.values(), np.zeros(()))

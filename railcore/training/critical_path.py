@@ -6,11 +6,11 @@ backward, exchanges what is sharded, sends to its neighbours, and computes the l
     T = m (passes + exchanges of every pass + hops + logits) + bubble + exchanges once an iteration
         + optimizer step + what is done once + waiting for the slowest GPU
 
-Communication hides behind compute as far as the software can, and as far as the links are free: what one kind takes of
-a link, another has not. What hides slows the compute beside it.
+Compute hides communication as far as the software overlaps the two, and as far as the links are free: kinds of traffic
+take turns on a link. Hidden communication slows the compute beside it.
 
-`critical_path` holds nothing but + - * / min max and ceil, and reads its inputs as fields. NumPy evaluates it for
-arrays of strategies, Numba compiles it for one at a time: a search has the same bits on every CPU.
+`critical_path` uses + - * / min max and ceil alone, and reads its inputs as fields. NumPy evaluates it for arrays of
+strategies, Numba compiles it for one at a time: a search has the same bits on every CPU.
 
 Source: railonly2025, Iteration Time Modeling; Narayanan et al. 2021, arXiv:2104.04473, Section 2.2.
 """
@@ -54,10 +54,10 @@ class CriticalPath(NamedTuple):
 
     microbatches: m.
     hb_s, nic_s: how long a GPU's links are busy.
-    hops_link_s: of the pipeline's hops, hidden or not.
+    hops_link_s: time of the pipeline's hops, hidden or not.
     memory_bytes, activation_bytes: of the fullest stage.
     fullest: 0, 1 or 2 where the first, a middle or the last stage needs most memory.
-    short: bits NETWORK and MEMORY.
+    short: bits of what is missing, NETWORK and MEMORY.
     """
 
     total_s: Any
@@ -87,7 +87,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     layer, stage, setting
         Records (rows of LAYER_ROW and STAGE_ROW, one of SETTING), or arrays of records.
     b, p, d, v, batch
-        Micro-batch, stages, data ranks, chunks, and sequences of an iteration G.
+        Sequences of a micro-batch, pipeline stages, data ranks, chunks of a stage, and sequences of an iteration.
 
     Returns
     -------
@@ -95,14 +95,14 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     """
     n, m = stage.layers, np.ceil(batch / (d * b))
     per_layer, per_chunk = 1 / n, 1 / v  # divisions are what a search spends most of its time on
-    # Never hidden of an exchange: one layer's part, and what compute loses beside the rest. All of the rest counts or,
-    # where memory is what both want, what the HB interconnect is busy for.
+    # What is never hidden of an exchange: the part of one layer, and what compute loses while the other parts run. With
+    # memory contention compute loses only while the HB interconnect is busy.
     slowed = setting.interference * (1 - per_layer)
     least, slows_on_hb = per_layer + slowed * (1 - setting.contends), slowed * setting.contends
 
     # 1. One micro-batch in the fullest stage: its n layers forward and backward, with the exchanges of every pass.
-    # These hide behind all but one of the layers, at most as long as other kinds leave a link free. Activations on
-    # their way to the host and back, and weights from it, go on behind the pass that makes or needs them.
+    # All layers but one hide these exchanges, as far as other traffic leaves the links free. Activations on their way
+    # to the host and back, and weights from it, are hidden by the pass that makes or needs them.
     forward, backward = n * layer.forward_s, n * layer.backward_s
     forward_nic, backward_nic = n * layer.forward_nic_s, n * layer.backward_nic_s
     forward_hb, backward_hb = n * layer.forward_hb_s, n * layer.backward_hb_s
@@ -131,8 +131,8 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     nic = forward_nic + backward_nic + stage.in_forward_nic_s + stage.in_backward_nic_s
     hb = forward_hb + backward_hb + stage.in_forward_hb_s + stage.in_backward_hb_s
 
-    # 2. Hops: two a chunk, one forward, one backward; a stage sends and receives at once. They hide behind other chunks
-    # while the links are free. The last stage may have fewer layers: it hides less of them.
+    # 2. Hops: two a chunk, one forward, one backward; a stage sends and receives at once. Other chunks hide them while
+    # the links are free. The last stage may have fewer layers, which hide less.
     several = 1.0 * (p > 1)
     on_link = 2 * v * several * layer.boundary_bytes / stage.hop_Bps
     hops = 2 * v * several * (stage.hop_latency_s + layer.boundary_s) + on_link
@@ -145,21 +145,21 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     nic, hb = nic + stage.hop_on_nic * on_link + 2 * v * several * layer.boundary_nic_s, hb + hop_hb
     steady = passes + hops - hidden
 
-    # 3. Logits and loss on the last stage, beyond the layers whose place they may take. From both ends (DualPipe) each
-    # rank that has that stage meets half of the micro-batches there.
+    # 3. Logits and loss on the last stage, as far as they take longer than the layers that this stage has fewer. In a
+    # pipeline from both ends (DualPipe) a rank with that stage has half of the micro-batches there.
     logits = larger(stage.logits_share * layer.logits_s - spare * passes + shown, 0.0)
     counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
 
-    # 4. The pipeline fills and drains: every other stage's passes, over the chunks, and their hops. From both ends
-    # there are backward passes more, and weights' gradients that fill: what a pass without them is shorter.
+    # 4. The pipeline fills and drains: the passes of the other stages, over the chunks, and their hops. From both ends
+    # there are more backward passes, and weights' gradients fill a part: the time that a pass saves without them.
     gradients = n * layer.weights_s
     inputs = larger(backward - gradients + larger(beyond_backward + hiding * gradients, least_backward), away_s)
     bubble = stage.fill_passes * pass_forward + stage.fill_backward * (pass_backward + stage.copies_s)
     filled = smaller(m * stage.fill_weights_each, stage.fill_weights) * (pass_backward - inputs)
     bubble = bubble + stage.fill_hops * hops - filled
 
-    # 5. Exchanges once an iteration, at the rate that the others leave: gradients leave as chunks end their last
-    # backward pass, weights come before. The last stage may have fewer layers to hide them.
+    # 5. Exchanges once an iteration, at the rate that other traffic leaves. Gradients leave after a chunk's last
+    # backward pass, weights come before its first forward pass. The last stage may have fewer layers to hide them.
     per_pass = 1 / steady
     free_nic, free_hb = 1 - nic * per_pass, 1 - hb * per_pass
     passes_left = (1 + (v - 1) * smaller(p, m)) * per_chunk
@@ -188,12 +188,12 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     )
     once = after + before
 
-    # 6. The slowest of all GPUs is waited for.
+    # 6. All wait for the slowest GPU.
     straggler = stage.spread * (m * (n * layer.compute_s + logits) + stage.fill_passes * n * layer.compute_s)
     total = m * (steady + logits) + bubble + once + stage.optimizer_s + stage.offload_s + stage.once_s + straggler
 
-    # Memory of the fullest GPU: states, and activations of the micro-batches in flight, of which a rest joins a group
-    # of p (`microbatches_in_flight`). Early stages have more of them, the ends fewer layers and embedding or logits.
+    # Memory of the fullest GPU: states, and activations of the micro-batches in flight (`microbatches_in_flight`).
+    # Early stages have more of them, the ends fewer layers and embedding or logits.
     slot_bytes = LAYERS_IN_MEMORY * layer.kept_bytes * setting.offload_activations
     on_gpu_bytes = (1 - setting.offload_activations) * layer.kept_bytes
     rest = (m - p * np.floor(m / p)) * (1 - per_chunk)
@@ -206,7 +206,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     on_first, on_last = 1.0 * (first >= most), 1.0 * (first < most) * (last >= most)
     states = on_first * stage.first_bytes + on_last * stage.last_bytes + (1 - on_first - on_last) * stage.middle_bytes
     memory = most + layer.working_bytes + setting.reserved_bytes
-    # `larger` of a number and NaN is the number: what it is made from counts too.
+    # `larger` of a number and NaN is the number, so that forward and backward are looked at too.
     short = NETWORK * (1 - np.isfinite(total + forward + backward)) + MEMORY * (memory > setting.memory_bytes)
     return CriticalPath(
         total_s=total,
@@ -242,11 +242,11 @@ def _exposed_once(
 ) -> Any:
     """What is exposed of an exchange that comes once an iteration.
 
-    It goes on at the rate r that the fuller of its links has left, 1 - busy / time. A chunk's gradients leave after its
-    last micro-batch, while q = min(p, m) micro-batches of each chunk that remains run backward: behind
-    r t_b (1 + (v - 1) q) / v in all, and the last chunk's own share behind r t_b / v.
+    It runs at the rate r that other traffic leaves on the fuller of its links, 1 - busy / time. A chunk's gradients
+    leave after its last micro-batch, while q = min(p, m) micro-batches of each chunk that remains run backward: all
+    chunks together hide r t_b (1 + (v - 1) q) / v, and the last one hides r t_b / v of its own part.
 
-    pass_s: t_b or t_f of a micro-batch. passes_left: (1 + (v - 1) q) / v. per_chunk, least_s: 1 / v, and what is never
+    pass_s: t_b or t_f of a micro-batch. passes_left: (1 + (v - 1) q) / v. per_chunk: 1 / v. least_s: what is never
     hidden.
     """
     rate = smaller(1 - (hb_s > 0) * (1 - free_hb), 1 - (nic_s > 0) * (1 - free_nic))

@@ -1,7 +1,8 @@
 """What one rank sends in a training step: the one table that traffic, iteration time and the simulated step read.
 
 Symbols: h hidden, k copies of a token (top_k) of the model; t tensor ranks, u = s b h / c activation elements of one
-micro-batch. Operators of a layer: attention and feed-forward, one where they are parallel (PaLM).
+micro-batch, "in slices" where tensor ranks split them. Operators of a layer: attention and feed-forward, one where they
+are parallel (PaLM).
 
     kind      group           operation, and how often on one rank
     tensor    tensor          all_reduce of u for each operator, forward and backward
@@ -13,9 +14,9 @@ micro-batch. Operators of a layer: attention and feed-forward, one where they ar
     pipeline  pipeline        send of u (u / t in slices) for each of v chunks, forward and backward
     data      replica         gradients and weights by sharding; of experts over expert_replica
 
-Without sequence parallelism tensor ranks sum their parts of what sliced experts make, together with those of shared
-experts. Whole experts take the tokens in slices always; without sequence parallelism their results are gathered.
-Selective recompute repeats what its modules exchange. Numbers are arrays of strategies (`Rank`).
+Where tensor ranks split each expert, without sequence parallelism, they sum the results of experts and of shared
+experts in one all_reduce. Whole experts take the tokens in slices; without sequence parallelism their results are
+gathered. Selective recompute repeats what its modules exchange. Numbers are arrays of strategies (`Rank`).
 
 Sources: Shoeybi et al. 2019 (tensor); Korthikanti et al. 2022 (sequence); Narayanan et al. 2021 (pipeline); Rajbhandari
 et al. 2020 (sharding); Llama Team 2024, Section 3.3 (context).
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.training.expert_dispatch import DispatchBytes, dispatch_bytes, parts_groups
+from railcore.training.expert_dispatch import DispatchBytes, dispatch_bytes, splits_groups
 from railcore.training.formats import ELEMENT_BYTES, WEIGHT_BYTES, LinearFormat
 from railcore.training.rank import Rank
 from railcore.training.recompute import recomputed_operators
@@ -44,9 +45,9 @@ class Exchange(NamedTuple):
     operation: a collective, or "send_receive".
     group: kind of group, of `group_levels`; or "expert domain" and "expert rail", members of an expert group in one HB
         domain, and those at the same place in each domain.
-    calls: how often: of the average layer, or once.
+    calls: number of collectives, for the average layer or as its function says.
     unit_bytes: full gathered buffer on one rank; of an all_to_all and a send what one rank sends.
-    part: of unit_bytes, that is a message.
+    part: share of unit_bytes that one collective moves.
     routed: whether routed experts need it.
     """
 
@@ -61,29 +62,30 @@ class Exchange(NamedTuple):
 
     @property
     def message_bytes(self) -> Any:
-        """Of one call."""
+        """Bytes of one collective."""
         return self.unit_bytes * self.part
 
 
 def gathers(exchanges: Iterable[Exchange]) -> Any:
-    """AllGathers of unit_bytes that take as long: one for a ReduceScatter, and for an AllReduce two."""
+    """How many AllGathers of unit_bytes take as long: a ReduceScatter is one, an AllReduce two."""
     return sum((1 + (row.operation == "all_reduce")) * row.part * row.calls for row in exchanges)
 
 
 def tensor_exchanges(rank: Rank) -> Iterator[Exchange]:
     """Of a layer's activations, among tensor ranks. In fp8 some software gathers one byte an element (`fp8_tensor`)."""
     u, sliced, whole = rank.activation_bytes, rank.sequence_parallel, rank.whole_experts
-    narrow = 0.5 if rank.runtime.fp8_tensor and rank.fp8 else 1.0
+    gathered_part = 0.5 if rank.runtime.fp8_tensor and rank.narrow else 1.0
     repeated = recomputed_operators(rank), float("moe" in rank.runtime.recompute_modules)
-    for phase, (plain, of_experts) in {"forward": (1.0, 1.0), "backward": (1.0, 1.0), "again": repeated}.items():
-        operators = plain * rank.operators
+    shares = {"forward": (1.0, 1.0), "backward": (1.0, 1.0), "again": repeated}  # of operators, and of routed experts
+    for phase, (operator_share, routed_share) in shares.items():
+        operators = operator_share * rank.operators
         gathered = operators * (1.0 + ~rank.keeps_gathered) if phase == "backward" else operators
         yield Exchange("tensor", phase, "all_reduce", "tensor", operators * ~sliced, u)
-        yield Exchange("sequence", phase, "all_gather", "tensor", gathered * sliced, u, narrow)
+        yield Exchange("sequence", phase, "all_gather", "tensor", gathered * sliced, u, gathered_part)
         yield Exchange("sequence", phase, "reduce_scatter", "tensor", operators * sliced, u)
         if not rank.model.experts:
             continue
-        routed = of_experts * rank.mixtures
+        routed = routed_share * rank.mixtures
         if not rank.model.shared_hidden:
             yield Exchange("tensor", phase, "all_reduce", "tensor", routed * ~(sliced | whole), u, routed=True)
         yield Exchange("tensor", phase, "all_gather", "tensor", routed * (whole & ~sliced), u, routed=True)
@@ -101,25 +103,25 @@ def context_exchanges(rank: Rank) -> Iterator[Exchange]:
 
 def expert_ways(runtime: Runtime) -> dict[str, tuple[float, float]]:
     """By phase, bytes of an element on its way to the experts, and on its way back."""
-    forward = float(runtime.dispatch_bytes), float(ELEMENT_BYTES)
-    ways = {"forward": forward, "backward": (forward[1], forward[1])}
-    return ways | {"again": forward} if "moe" in runtime.recompute_modules else ways
+    there, back = float(runtime.dispatch_bytes), float(ELEMENT_BYTES)
+    ways = {"forward": (there, back), "backward": (back, back)}
+    return ways | {"again": (there, back)} if "moe" in runtime.recompute_modules else ways
 
 
 def expert_message_bytes(rank: Rank, element_bytes: float) -> Any:
-    """What a rank sends one way where each expert gets a copy of a token, its own part counted in."""
+    """Bytes of a rank one way with the dispatcher "copies": one for each expert, those for itself counted in."""
     return element_bytes * rank.dispatched_tokens * rank.model.hidden * rank.copies
 
 
 def sent_by_domain(rank: Rank, element_bytes: float) -> DispatchBytes:
-    """What a rank sends one way where each HB domain gets a copy of a token, and forwards it (dispatcher "nodes")."""
+    """Bytes that a rank sends one way with the dispatcher "nodes": a copy for each HB domain, which forwards it."""
     model = rank.model
     x, y = rank.groups["expert"].in_domains(rank.hb_domain_size)
-    # What does not divide has its obstacle elsewhere.
-    wrong = parts_groups("nodes", model.expert_groups, x * y, y)
-    ranks = np.where(wrong, 1, np.gcd(x * y, model.experts))
-    sizes = (rank.dispatched_tokens, model.hidden, model.experts, model.top_k, ranks, np.gcd(x, ranks))
-    sent = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
+    # Ranks that do not divide the experts or split their groups rule the strategy out elsewhere: any divisor will do.
+    ranks = np.where(splits_groups(model.expert_groups, x * y, y), 1, np.gcd(x * y, model.experts))
+    token_bytes = rank.dispatched_tokens * model.hidden * element_bytes
+    groups = model.expert_groups, model.token_groups
+    sent = dispatch_bytes(token_bytes, model.experts, model.top_k, ranks, np.gcd(x, ranks), *groups)
     busiest = rank.copies / model.top_k  # rows of the busiest rank over the mean
     return DispatchBytes(busiest * sent.nic_bytes, busiest * sent.hb_bytes)
 
@@ -137,7 +139,7 @@ def expert_exchanges(rank: Rank) -> Iterator[Exchange]:
             sent = sent_by_domain(rank, element_bytes)
             x, y = rank.groups["expert"].in_domains(rank.hb_domain_size)
             for group, n, size in (("expert rail", y, sent.nic_bytes), ("expert domain", x, sent.hb_bytes)):
-                message = size * n / np.maximum(n - 1, 1)  # of a message one's own part stays
+                message = size * n / np.maximum(n - 1, 1)  # with the part that stays on the rank
                 yield Exchange("expert", phase, "all_to_all", group, rank.mixtures * (n > 1), message)
 
 
@@ -147,7 +149,10 @@ def layer_exchanges(rank: Rank) -> list[Exchange]:
 
 
 def boundary_exchanges(rank: Rank) -> Iterator[Exchange]:
-    """Of a chunk: its output to the next stage, and its input's gradient back; what comes in slices is gathered."""
+    """Of a chunk: its output to the next stage, and its input's gradient back.
+
+    They go in slices with sequence parallelism, and with scatter_gather, where the receiver's tensor ranks gather them.
+    """
     gathered = rank.runtime.scatter_gather & ~rank.sequence_parallel
     size = rank.activation_bytes / np.where(gathered | rank.sequence_parallel, rank.tensor, 1.0)
     for phase in ("forward", "backward"):
@@ -164,7 +169,7 @@ def embedding_exchanges(rank: Rank) -> Iterator[Exchange]:
 
 
 def logits_exchanges(rank: Rank) -> Iterator[Exchange]:
-    """Of the logits' input, as an operator has it."""
+    """Of the logits' input, as of an operator's."""
     u, sliced = rank.activation_bytes, rank.sequence_parallel
     yield Exchange("tensor", "backward", "all_reduce", "tensor", 1.0 * ~sliced, u)
     yield Exchange("sequence", "forward", "all_gather", "tensor", 1.0 * sliced, u)
@@ -180,9 +185,10 @@ def projection_exchanges(rank: Rank) -> Iterator[Exchange]:
 
 
 class ReplicaExchange(NamedTuple):
-    """A collective among ranks with the same parameters: `what` ("gradients" or "weights") of each layer in a pass.
+    """A collective among ranks with the same parameters.
 
-    phase: "after": once an iteration, of the whole stage. Weights are gathered then for the next one.
+    phase: "forward" or "backward", of each layer in each pass; or "after", once an iteration, of the whole stage.
+    what: "gradients", or "weights"; those that are gathered "after" are for the next iteration.
     """
 
     phase: str
@@ -210,7 +216,7 @@ REPLICA_EXCHANGES = {
 
 
 def replicas_exchange(sharding: Any, what: str, phase: str | None = None, operation: str | None = None) -> Any:
-    """Whether ranks with the same parameters exchange gradients or weights: of REPLICA_EXCHANGES.
+    """Whether ranks with the same parameters exchange gradients or weights, by REPLICA_EXCHANGES.
 
     Parameters
     ----------
@@ -225,15 +231,18 @@ def replicas_exchange(sharding: Any, what: str, phase: str | None = None, operat
     -------
     Of the shape of sharding.
     """
-    found = [
+    exchanged = [
         any(row.what == what and phase in (None, row.phase) and operation in (None, row.operation) for row in rows)
         for rows in (REPLICA_EXCHANGES[name] for name in SHARDING)
     ]
-    return np.asarray(found)[sharding]
+    return np.asarray(exchanged)[sharding]
 
 
 def replica_element_bytes(runtime: Runtime, form: LinearFormat) -> dict[str, float]:
-    """Of gradients and of weights on their way. form: of linear layers, in which some software gathers weights."""
+    """Bytes of an element of gradients and of weights on their way.
+
+    form: of linear layers, in which some software gathers weights.
+    """
     return {
         "gradients": runtime.gradient_bytes,
         "weights": form.gathered_bytes if runtime.fp8_weights else WEIGHT_BYTES,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from railcore import catalog
-from railcore.catalog import checks
 from railcore.catalog.arguments import NonNegative, checked
 
 BF16_BYTES, FP32_BYTES = 2, 4
@@ -19,10 +18,10 @@ def format_bytes(number_format: str) -> float:
 
     Scales that blocks of narrow numbers share are not counted. Raises ValueError for a name without bits.
     """
-    found = re.fullmatch(r"[a-z]+(\d+)", number_format) if isinstance(number_format, str) else None
-    if not found or not int(found[1]):
+    bits = re.fullmatch(r"[a-z]+(\d+)", number_format) if isinstance(number_format, str) else None
+    if not bits or not int(bits[1]):
         raise ValueError(f"number_format is {number_format!r}: give a format such as 'bf16', 'fp8' or 'int4'")
-    return int(found[1]) / 8
+    return int(bits[1]) / 8
 
 
 class ElementBytes(NamedTuple):
@@ -46,12 +45,12 @@ BF16_ELEMENTS = ElementBytes()
 class LinearFormat(NamedTuple):
     """A number format of linear layers.
 
-    rate: row of a GPU with its dense peak.
-    element_bytes: with scales.
+    rate: the catalog's row of a GPU with its dense peak.
+    element_bytes: of an element with its scales.
     cast_bytes: that pass HBM to cast an element from bf16, along rows and along columns.
-    cast_kernels: of a cast of one matrix.
-    scale_kernels: that order the scales of a product's two operands for it.
-    gathered_bytes: of an element of sharded weights that travel as the linear layers need them.
+    cast_kernels: kernels that cast one matrix.
+    scale_kernels: kernels that order the scales of a product's two operands.
+    gathered_bytes: of an element of sharded weights, where software gathers them in this format.
     """
 
     rate: str
@@ -97,17 +96,12 @@ class Precision:
     mask: NonNegative
     made_by = "catalog_precision(name)"
 
-    def __post_init__(self) -> None:
-        for name in ("master", "weights", "gradients", "optimizer", "element", "mask"):
-            checks.at_least(name, getattr(self, name))
-
     @property
     def state(self) -> float:
         """Bytes of a parameter with its copies, gradient and optimizer states."""
         return self.master + self.weights + self.gradients + self.optimizer
 
 
-@checked
 def catalog_precision(name: str) -> Precision:
     """Precision of the catalog, such as "fp8" or "bf16". Raises UnknownName for another name."""
     item = catalog.item("precisions", name)

@@ -12,9 +12,13 @@ below it, u uplinks above it, and f flows of a NIC each that leave it:
     direct       an all-to-all without forwarding, over w rails: 1 / w of what a GPU sends is for its own rail and
                  leaves as above, the rest always leaves; where rails do not meet there is no such way
 
-Groups send from y1 GPUs at stride S1, and that y2 times at stride S2. Planes carry equal parts. Taken for granted: one
-job, traffic spread evenly over all shortest paths, and no congestion control, whose cost transports have
-(`transport`).
+The flows of a block are counted as follows (`_leaving_flows`). Members of a group stand in runs: `inner` of them,
+`inner_stride` GPUs apart, and `outer` such runs, `outer_stride` GPUs apart. The groups of one period of
+outer outer_stride GPUs are numbered by their first GPU. How many members a group has before a GPU changes at three
+numbers only (`_Position.steps`). Groups between two of these have equal counts and are counted together.
+
+The assumptions: one job, traffic spread evenly over all shortest paths, equal parts for the planes, and no congestion
+control, whose cost transports have (`transport`).
 
 `network.topology.routed_flows` routes the flows one by one; tests hold this to it. It is exact for groups that lie
 evenly in domains, with a rail for each GPU of a domain or one rail; but for hops between stages that share a domain
@@ -27,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from railcore.catalog.checks import Floats
 from railcore.network.topology.blocks import Blocks, PodBlocks, pod_blocks, rail_blocks
 from railcore.network.topology.failed_part import FailedPart
 from railcore.network.topology.photonic import PhotonicRails
@@ -49,29 +54,39 @@ class GroupShares(NamedTuple):
     direct: Any = 0.0
 
 
-class _Spread(NamedTuple):
-    """How groups send over rails, in numbers or in arrays.
+class _Senders(NamedTuple):
+    """How the groups of a kind send between HB domains; numbers, or arrays of one shape.
 
-    S1, y1, S2, y2: GPUs that send, y1 at stride S1, and that y2 times at stride S2 [GPUs in use].
-    gpus: of the job.
-    senders: GPUs of a domain that send at a time.
-    apart: rails that the ranks of a group in one domain are on, w.
-    stride: GPUs from one rank of a group to the next.
+    inner, inner_stride, outer, outer_stride: the members that send, one for each HB domain, as in `GroupLevels`.
+    gpus: GPUs of the job.
+    at_a_time: GPUs of an HB domain that send at the same time.
+    rails: rails that the ranks of a group in one HB domain are on, w.
+    rank_stride: GPUs from one rank of a group to the next.
     """
 
-    S1: Any
-    y1: Any
-    S2: Any
-    y2: Any
+    inner: Any
+    inner_stride: Any
+    outer: Any
+    outer_stride: Any
     gpus: Any
-    senders: Any
-    apart: Any
-    stride: Any
+    at_a_time: Any
+    rails: Any
+    rank_stride: Any
+
+    @property
+    def members(self) -> Any:
+        """Members of a group, n."""
+        return self.inner * self.outer
 
     @property
     def period(self) -> Any:
-        """GPUs after which groups repeat."""
-        return self.S2 * self.y2
+        """GPUs after which the groups repeat."""
+        return self.outer_stride * self.outer
+
+    @property
+    def groups(self) -> Any:
+        """Groups of a period."""
+        return self.outer_stride / self.inner
 
 
 def group_shares(
@@ -103,27 +118,28 @@ def group_shares(
     if fabric is None:
         return GroupShares(dict.fromkeys(groups, 1.0))
     _check_size(fabric, hb_domain_size, int(np.max(gpus, initial=1)))
-    if isinstance(fabric, FailedPart):
-        fabric.check_goes_on()
-    whole, nic = (fabric.fabric, fabric.nic_share) if isinstance(fabric, FailedPart) else (fabric, 1.0)
+    failed = fabric if isinstance(fabric, FailedPart) else None
+    if failed:
+        failed.check_goes_on()
+    whole, nic = (failed.fabric, failed.nic_share) if failed else (fabric, 1.0)
     if not isinstance(whole, RailFabric):
         return GroupShares(dict.fromkeys(groups, nic))
     blocks, pods = rail_blocks(whole), pod_blocks(whole)
-    if isinstance(fabric, FailedPart):
-        blocks = tuple(each._replace(uplinks=fabric.uplinks(each.tier, each.uplinks)) for each in blocks)
-        pods = tuple(each._replace(uplinks=fabric.uplinks(each.tier, each.uplinks)) for each in pods)
-    blocks = tuple(each for each in blocks if not each.full)  # others limit nothing
-    leaving = {"pipeline": _hop, "expert": _exchanged}
-    spreads = {kind: _spread(kind, levels, whole.rails, hb_domain_size, gpus) for kind, levels in groups.items()}
-    found = {
-        kind: nic * _least_share(whole, blocks, spread, hb_domain_size, leaving.get(kind, _ring))
-        for kind, spread in spreads.items()
+    if failed:
+        blocks = tuple(tier._replace(uplinks=failed.uplinks(tier.tier, tier.uplinks)) for tier in blocks)
+        pods = tuple(tier._replace(uplinks=failed.uplinks(tier.tier, tier.uplinks)) for tier in pods)
+    blocks = tuple(tier for tier in blocks if not tier.full)  # others limit nothing
+    senders = {kind: _senders(kind, levels, whole.rails, hb_domain_size, gpus) for kind, levels in groups.items()}
+    flows = {"pipeline": _hop_flows, "expert": _all_to_all_flows}
+    shares = {
+        kind: nic * _least_share(whole, blocks, of_kind, hb_domain_size, flows.get(kind, _ring_flows))
+        for kind, of_kind in senders.items()
     }
     if "expert" not in groups or not (whole.rails == 1 or np.isfinite(whole.oversubscription)):
-        return GroupShares(found)
-    direct = _least_share(whole, blocks, spreads["expert"], hb_domain_size, _sent_directly)
-    over_pods = _pod_share(pods, spreads["expert"], min(whole.rails, hb_domain_size))
-    return GroupShares(found, nic * np.minimum(direct, over_pods))
+        return GroupShares(shares)
+    direct = _least_share(whole, blocks, senders["expert"], hb_domain_size, _direct_flows)
+    over_pods = _pod_share(pods, senders["expert"], min(whole.rails, hb_domain_size))
+    return GroupShares(shares, nic * np.minimum(direct, over_pods))
 
 
 def _check_size(fabric: Fabric, hb_domain_size: int, gpus: int) -> None:
@@ -137,46 +153,45 @@ def _check_size(fabric: Fabric, hb_domain_size: int, gpus: int) -> None:
         )
 
 
-def _spread(kind: str, levels: GroupLevels, rails: int, K: int, gpus: Any) -> _Spread:
-    """How the groups of a kind send between HB domains: `GroupLevels.between_domains`, with who sends where."""
-    inside, (n1, s1, n2, s2, _) = levels.between_domains(K)
-    S1, y1 = np.maximum(np.where(n1 == 1, s2, s1), K), np.where(n1 == 1, n2, n1)
-    y2 = np.where(n1 == 1, 1, n2)
-    stride = np.asarray(levels.inner_stride)
-    return _Spread(
-        S1=S1,
-        y1=y1,
-        S2=np.where(y2 == 1, S1 * y1, np.maximum(s2, S1 * y1)),
-        y2=y2,
+def _senders(kind: str, levels: GroupLevels, rails: int, hb_domain_size: int, gpus: Any) -> _Senders:
+    """The senders of a kind: of `GroupLevels.between_domains` a single outer run becomes the inner one."""
+    inside, (n1, stride1, n2, stride2, _) = levels.between_domains(hb_domain_size)
+    inner, outer = np.where(n1 == 1, n2, n1), np.where(n1 == 1, 1, n2)
+    inner_stride = np.maximum(np.where(n1 == 1, stride2, stride1), hb_domain_size)
+    run = inner_stride * inner
+    rank_stride = np.asarray(levels.inner_stride)
+    return _Senders(
+        inner=inner,
+        inner_stride=inner_stride,
+        outer=outer,
+        outer_stride=np.where(outer == 1, run, np.maximum(stride2, run)),
         gpus=gpus,
-        senders=np.minimum(stride, K) if kind == "pipeline" else K,
-        apart=np.minimum(inside, rails // np.gcd(stride, rails)),
-        stride=stride,
+        at_a_time=np.minimum(rank_stride, hb_domain_size) if kind == "pipeline" else hb_domain_size,
+        rails=np.minimum(inside, rails // np.gcd(rank_stride, rails)),
+        rank_stride=rank_stride,
     )
 
 
 def _least_share(
     fabric: RailFabric,
     tiers: Sequence[Blocks],
-    spread: _Spread,
-    K: int,
-    leaving: Callable[[Any, Any, _Spread], Any],
+    senders: _Senders,
+    hb_domain_size: int,
+    leaving: Callable[[Floats, Floats, _Senders], Floats],
 ) -> Any:
-    """Least share over all blocks. leaving: flows out of a run of GPUs from one up to another, of all rails."""
-    arrays = np.broadcast_arrays(*spread)
-    columns = dict(zip(_Spread._fields, map(np.ravel, arrays), strict=True))
-    first, index = unique_places(columns, _Spread._fields)
-    rows = _Spread._make(column[first].astype(float)[:, None] for column in columns.values())
-    share = np.ones(first.size)
+    """Least share over all blocks. leaving: flows out of the GPUs from one up to another, on all rails."""
+    arrays = np.broadcast_arrays(*senders)
+    columns = dict(zip(_Senders._fields, map(np.ravel, arrays), strict=True))
+    places, index = unique_places(columns, _Senders._fields)
+    rows = _Senders._make(column[places].astype(float)[:, None] for column in columns.values())
+    share = np.ones(places.size)
     for tier in tiers:
-        if tier.full:
-            continue
-        begins, ends = (_gpus_before(fabric, places, K) for places in (tier.first, tier.last))
+        firsts, lasts = (_gpus_before(fabric, ends, hb_domain_size) for ends in (tier.first, tier.last))
         step = max(_AT_A_TIME // tier.first.size, 1)
-        for begin in range(0, first.size, step):
-            some = _Spread._make(column[begin : begin + step] for column in rows)
-            flows = leaving(np.minimum(begins, some.gpus), np.minimum(ends, some.gpus), some)
-            flows = flows * np.ceil(some.senders / fabric.rails) / some.senders  # of the fullest rail
+        for begin in range(0, places.size, step):
+            some = _Senders._make(column[begin : begin + step] for column in rows)
+            flows = leaving(np.minimum(firsts, some.gpus), np.minimum(lasts, some.gpus), some)
+            flows = flows * np.ceil(some.at_a_time / fabric.rails) / some.at_a_time  # of the fullest rail
             if tier.starts.size < tier.first.size:
                 flows = np.add.reduceat(flows, tier.starts, axis=1)
             least = (tier.uplinks / np.maximum(flows, tier.uplinks)).min(axis=1)
@@ -184,86 +199,106 @@ def _least_share(
     return share[index].reshape(arrays[0].shape)[()]
 
 
-def _gpus_before(fabric: RailFabric, places: np.ndarray, K: int) -> np.ndarray:
-    """GPUs in use, of all rails, before a place on a rail."""
-    each = -(-fabric.hb_domain_size // fabric.rails)  # of a domain on a rail
-    domain, rest = np.divmod(places, each)
-    return (domain * K + np.minimum(rest * fabric.rails, K)).astype(float)
+def _gpus_before(fabric: RailFabric, endpoints: np.ndarray, hb_domain_size: int) -> Floats:
+    """GPUs in use, of all rails, before an endpoint of a rail."""
+    domain_endpoints = -(-fabric.hb_domain_size // fabric.rails)  # of a domain on a rail
+    domain, rest = np.divmod(endpoints, domain_endpoints)
+    return (domain * hb_domain_size + np.minimum(rest * fabric.rails, hb_domain_size)).astype(float)
 
 
-def _ring(first: Any, last: Any, g: _Spread) -> Any:
-    """What rings send out of the GPUs between two: a flow of each group with some but not all of its members there."""
-    return _leaving(first, last, g, lambda c, n: 1.0 * ((c > 0) & (c < n)))
+def _ring_flows(first: Floats, last: Floats, senders: _Senders) -> Floats:
+    """Flows of rings out of GPUs first..last: one of each group with some but not all of its members there."""
+    return _leaving_flows(first, last, senders, lambda c, n: ((c > 0) & (c < n)).astype(float))
 
 
-def _hop(first: Any, last: Any, g: _Spread) -> Any:
-    """What hops to the next stage send out of them: of the stages in a domain one sends, from GPUs next to each other.
+def _hop_flows(first: Floats, last: Floats, senders: _Senders) -> Floats:
+    """Flows to the next stage out of GPUs first..last.
 
-    These are as many as lie between two ranks of a group.
+    One stage of an HB domain sends at a time, from `rank_stride` GPUs next to each other.
     """
-    return _ring(first, last, g) * np.minimum(g.stride / np.clip(last - first, 1.0, g.S1), 1.0)
+    sending = np.minimum(senders.rank_stride / np.clip(last - first, 1.0, senders.inner_stride), 1.0)
+    return _ring_flows(first, last, senders) * sending
 
 
-def _exchanged(first: Any, last: Any, g: _Spread) -> Any:
-    """What all-to-alls send out of the GPUs between two: c (n - c) / (n - 1) of each group."""
-    return _leaving(first, last, g, lambda c, n: c * (n - c) / np.maximum(n - 1, 1))
+def _all_to_all_flows(first: Floats, last: Floats, senders: _Senders) -> Floats:
+    """Flows of all-to-alls out of GPUs first..last: c (n - c) / (n - 1) of a group with c of n members there."""
+    return _leaving_flows(first, last, senders, lambda c, n: c * (n - c) / np.maximum(n - 1.0, 1.0))
 
 
-def _leaving(first: Any, last: Any, g: _Spread, sent: Callable[[Any, Any], Any]) -> Any:
-    """Flows of all groups. sent: of a group with c of n members there, as many as of the others; equal ones at once."""
-    n, ends = g.y1 * g.y2, (_Place.of(first, g), _Place.of(last, g))
-    cuts = [0.0, g.S2 / g.y1, *(each.cut(more, g) for each in ends for more in range(3))]
-    edges = np.sort(np.minimum(np.stack(np.broadcast_arrays(*cuts, first + last)[:-1]), cuts[1]), axis=0)
-    group, wide = edges[:-1], np.diff(edges, axis=0)
-    before, after = (each.members_before(group, g) for each in ends)
-    one_period = np.floor(first / g.period) == np.floor(last / g.period)
-    flows = np.where(one_period, sent(np.abs(after - before), n), sent(before, n) + sent(after, n))
-    return (wide * flows).sum(axis=0)
+def _direct_flows(first: Floats, last: Floats, senders: _Senders) -> Floats:
+    """Flows of an all-to-all without forwarding: of 1 / w as with it, and all that is for other rails."""
+    gpus = last - first
+    return gpus + (_all_to_all_flows(first, last, senders) - gpus) / senders.rails
 
 
-class _Place(NamedTuple):
-    """A place among the GPUs of a period: in which repetition, in which run of it, after how many members, and GPUs."""
+def _leaving_flows(
+    first: Floats, last: Floats, senders: _Senders, flows_of: Callable[[Floats, Floats], Floats]
+) -> Floats:
+    """Flows of all groups out of GPUs first..last.
 
-    repetition: Any
+    flows_of: flows of a group with c of its n members there; as many for c as for n - c.
+    """
+    begin, end = _Position.of(first, senders), _Position.of(last, senders)
+    steps = [0.0, senders.groups, *begin.steps(senders), *end.steps(senders)]
+    # Groups from one edge to the next have equal counts.
+    edges = np.sort(np.minimum(np.stack(np.broadcast_arrays(*steps, first + last)[:-1]), steps[1]), axis=0)
+    group, equal_groups = edges[:-1], np.diff(edges, axis=0)
+    before, after, n = begin.members_before(group, senders), end.members_before(group, senders), senders.members
+    one_period = np.floor(first / senders.period) == np.floor(last / senders.period)
+    # Between two periods each has its own groups; whole periods between them send nothing out.
+    flows = np.where(one_period, flows_of(np.abs(after - before), n), flows_of(before, n) + flows_of(after, n))
+    return (equal_groups * flows).sum(axis=0)
+
+
+class _Position(NamedTuple):
+    """Where a GPU stands in its period: after so many outer strides, runs, inner strides, and GPUs.
+
+    outer: whole outer strides before it.
+    run: whole runs of inner inner_stride GPUs before it in its outer stride.
+    inner: whole inner strides before it in its run.
+    rest: GPUs before it in its inner stride.
+    """
+
+    outer: Any
     run: Any
-    members: Any
+    inner: Any
     rest: Any
 
     @classmethod
-    def of(cls, place: Any, g: _Spread) -> "_Place":
-        """Of a GPU."""
-        left = place - np.floor(place / g.period) * g.period
-        found = []
-        for size in (g.S2, g.S1 * g.y1, g.S1):
-            found.append(np.floor(left / size))
-            left = left - found[-1] * size
-        return cls._make([*found, left])
+    def of(cls, gpu: Floats, senders: _Senders) -> "_Position":
+        """The position of a GPU."""
+        rest = gpu - np.floor(gpu / senders.period) * senders.period
+        counts = []
+        for size in (senders.outer_stride, senders.inner_stride * senders.inner, senders.inner_stride):
+            counts.append(np.floor(rest / size))
+            rest = rest - counts[-1] * size
+        return cls._make([*counts, rest])
 
-    def cut(self, number: int, g: _Spread) -> Any:
-        """Groups before which others have members before the place: in all of their run, one more, and some."""
-        return self.run * g.S1 + (0.0, self.rest, g.S1)[number]
+    def steps(self, senders: _Senders) -> tuple[Any, Any, Any]:
+        """Numbers of groups below which a group has more members before the GPU.
 
-    def members_before(self, group: Any, g: _Spread) -> Any:
-        """Members of a group before the place."""
-        here = np.where(group < self.cut(1, g), self.members + 1, np.where(group < self.cut(2, g), self.members, 0.0))
-        return g.y1 * self.repetition + np.where(group < self.cut(0, g), g.y1, here)
+        Below the first all of a run are before it, below the second `inner` + 1, below the third `inner`, else none.
+        """
+        whole_runs = self.run * senders.inner_stride
+        return whole_runs, whole_runs + self.rest, whole_runs + senders.inner_stride
+
+    def members_before(self, group: Any, senders: _Senders) -> Any:
+        """Members of a group before the GPU."""
+        all_of_run, one_more, some = self.steps(senders)
+        of_run = np.where(group < one_more, self.inner + 1, np.where(group < some, self.inner, 0.0))
+        return senders.inner * self.outer + np.where(group < all_of_run, senders.inner, of_run)
 
 
-def _sent_directly(first: Any, last: Any, g: _Spread) -> Any:
-    """What an all-to-all without forwarding sends out of them: the part of the own rail, and all of the rest."""
-    return last - first + (_exchanged(first, last, g) - (last - first)) / g.apart
-
-
-def _pod_share(tiers: Sequence[PodBlocks], spread: _Spread, rails: int) -> Any:
+def _pod_share(tiers: Sequence[PodBlocks], senders: _Senders, rails: int) -> Any:
     """Least share of an all-to-all without forwarding over the blocks of pods. rails: in use."""
     share: Any = 1.0
     for tier in tiers:
         for count, uplinks in np.unique([tier.rails, tier.uplinks], axis=1).T:
             # Of its groups `more` have one rank more there than the others.
-            ranks, more = np.divmod(count, spread.stride)
-            most, least = np.minimum(ranks + 1, spread.apart), np.minimum(ranks, spread.apart)
-            there = more * most + (spread.stride - more) * least
-            staying = (more * most**2 + (spread.stride - more) * least**2) / (there * spread.apart)
-            sent = np.asarray(spread.gpus) * min(count / rails, 1.0) * (1 - staying)
+            ranks, more = np.divmod(count, senders.rank_stride)
+            most, least = np.minimum(ranks + 1, senders.rails), np.minimum(ranks, senders.rails)
+            there = more * most + (senders.rank_stride - more) * least
+            staying = (more * most**2 + (senders.rank_stride - more) * least**2) / (there * senders.rails)
+            sent = np.asarray(senders.gpus) * min(count / rails, 1.0) * (1 - staying)
             share = np.minimum(share, uplinks / np.maximum(sent, uplinks))
     return share

@@ -20,7 +20,7 @@ from railcore.catalog.arguments import NonNegativeInt, checked
 from railcore.catalog.checks import whole
 from railcore.catalog.units import show
 from railcore.training.critical_path import LAYER_ROW, MEMORY, NETWORK, SETTING, CriticalPath, critical_path
-from railcore.training.expert_dispatch import parts_groups
+from railcore.training.expert_dispatch import splits_groups
 from railcore.training.group_shares import Fabric
 from railcore.training.layer import LAYER_PARTS, LayerCosts, layer_costs
 from railcore.training.layer_traffic import LINK_KINDS
@@ -40,7 +40,7 @@ _RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload", "
 TIME_PARTS = tuple(f"{name}_s" for name in (*LAYER_PARTS, *_RANK_PARTS))
 OBSTACLES = ("heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
 _MEMORY = ("weights", "gradients", "optimizer", "activations", "reserved")  # kinds of a GPU's memory
-_WARNED = {"tensor": "tensor", "context": "context", "expert": "expert", "data": "replica"}  # kinds of groups by name
+_PLACED = {"tensor": "tensor", "context": "context", "expert": "expert", "data": "replica"}  # kinds of groups by name
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class IterationEstimate:
     def one(self) -> IterationTime:
         """Of the only strategy, in numbers."""
         breakdown, links, memory = (
-            {name: value.item() for name, value in each.items()} for each in (self.breakdown, self.links, self.memory)
+            {name: value.item() for name, value in parts.items()} for parts in (self.breakdown, self.links, self.memory)
         )
         return IterationTime(
             self.total_s.item(),
@@ -156,8 +156,8 @@ class IterationEstimate:
 
 def obstacle_names(obstacles: np.ndarray) -> np.ndarray:
     """Texts of OBSTACLES given as bits, "feasible" for 0."""
-    found, place = np.unique(obstacles, return_inverse=True)
-    names = [", ".join(name for i, name in enumerate(OBSTACLES) if code >> i & 1) or "feasible" for code in found]
+    codes, place = np.unique(obstacles, return_inverse=True)
+    names = [", ".join(name for i, name in enumerate(OBSTACLES) if code >> i & 1) or "feasible" for code in codes]
     return np.asarray(np.asarray(names, object)[place.reshape(np.shape(obstacles))], object)
 
 
@@ -165,7 +165,7 @@ def obstacle_names(obstacles: np.ndarray) -> np.ndarray:
 def iteration_time(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
@@ -175,9 +175,12 @@ def iteration_time(
 
     Parameters
     ----------
-    model, machine, runtime
-        What is trained, on which GPU, with which software; names of the catalog do. None for the newest software for
-        the GPU.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    runtime
+        Training software: a `Runtime`, or its name in the catalog; None for the newest for the GPU.
     strategy
         How it is split over GPUs; or a row of `search`'s tables.
     global_batch
@@ -200,6 +203,14 @@ def iteration_time(
     ValueError
         For a batch that is no whole number above 0, for another offload, and a fabric that is smaller than the job or
         has smaller HB domains than the machine.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> strategy = rc.Strategy(tensor=8, pipeline=4, data=4, sequence_parallel=True, sharding="optimizer")
+    >>> time = rc.iteration_time("Llama-3 70B", "DGX H100", strategy, global_batch=128)
+    >>> round(time.total_s), time.obstacles
+    (8, ())
     """
     strategy = as_strategy(strategy)
     return iteration_times(model, machine, strategy, runtime, offload, _whole_batch(global_batch), fabric).one()
@@ -213,7 +224,7 @@ def _whole_batch(global_batch: int) -> int:
 def iteration_times(
     model: Transformer | str,
     machine: Machine | str,
-    strategies: Strategy | Mapping | Sequence,
+    strategies: Strategy | Mapping[str, object] | Sequence[Strategy | Mapping[str, object]],
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
     global_batch: NonNegativeInt | None = None,
@@ -228,9 +239,12 @@ def iteration_times(
 
     Parameters
     ----------
-    model, machine, runtime
-        What is trained, on which GPU, with which software; names in the catalog do. None for the newest software for
-        the GPU.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    runtime
+        Training software: a `Runtime`, or its name in the catalog; None for the newest for the GPU.
     strategies
         A `Strategy`, several, or a table or a row as `SearchResult.best` has them: values that broadcast, by the names
         in STRATEGY_COLUMNS. They are whole numbers, switches also True or False, and recompute, sharding and placement
@@ -252,6 +266,14 @@ def iteration_times(
     ValueError
         For a missing column or batch, for values that are not whole or out of range, for unknown names, and for a
         fabric that is smaller than a job or has smaller HB domains than the machine.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> strategies = [rc.Strategy(tensor=tensor, data=64 // tensor, sharding="optimizer") for tensor in (2, 4, 8)]
+    >>> times = rc.iteration_times("Llama-3 8B", "DGX H100", strategies, global_batch=128)
+    >>> times.total_s.round(1).tolist(), times.limits.tolist()
+    ([1.6, 1.8, 2.3], ['feasible', 'feasible', 'feasible'])
     """
     model, machine = as_model(model), as_machine(machine, fabric)
     runtime = as_runtime(runtime, machine)
@@ -272,8 +294,8 @@ def iteration_times(
     wrong = indivisible(model, columns)
     if model.experts and runtime.dispatcher == "nodes":
         inside, domains = group_levels(columns)["expert"].in_domains(machine.hb_domain_size)
-        wrong["experts"] = wrong["experts"] | parts_groups("nodes", model.expert_groups, inside * domains, domains)
-    obstacles = sum(each << OBSTACLES.index(name) for name, each in wrong.items())
+        wrong["experts"] = wrong["experts"] | splits_groups(model.expert_groups, inside * domains, domains)
+    obstacles = sum(indivisible_by << OBSTACLES.index(name) for name, indivisible_by in wrong.items())
     short = np.asarray(path.short, np.int64)
     obstacles |= ((short & NETWORK) > 0) << OBSTACLES.index("network")
     obstacles |= ((short & MEMORY) > 0) << OBSTACLES.index("memory")
@@ -299,27 +321,30 @@ class _End(NamedTuple):
 
 
 def ends_of(model: Transformer) -> tuple[bool, ...]:
-    """`on_first_stage` of the layers that an iteration is computed with: both where dense first layers are wide."""
+    """Ends of the pipeline that an iteration is computed for, as `on_first_stage` of `layer_costs`.
+
+    The last stage, and where dense first layers are wide the first stage too.
+    """
     return (False, True) if wide_dense_layers(model) else (False,)
 
 
 def _longest(ends: list[_End]) -> _End:
-    """Of both ends the one with the longer iteration, and the memory of the fuller one; of equal ones the first."""
+    """The end with the longer iteration, with the memory of the fuller one; of equal ones the last stage."""
     last, first = ends[0], ends[-1]
     if len(ends) == 1:
         return last
     slower, fuller = first.path.total_s > last.path.total_s, first.path.memory_bytes > last.path.memory_bytes
-    found = each_array(lambda one, other: np.where(slower, one, other), first, last)
+    longest = each_array(lambda one, other: np.where(slower, one, other), first, last)
     memory = {
         name: np.where(fuller, getattr(first.path, name), getattr(last.path, name))
         for name in ("memory_bytes", "fullest", "activation_bytes")
     }
     short = np.asarray(first.path.short, np.int64) | np.asarray(last.path.short, np.int64)
-    return found._replace(path=found.path._replace(**memory, short=short))
+    return longest._replace(path=longest.path._replace(**memory, short=short))
 
 
 def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ...]) -> Any:
-    """What `critical_path` takes of a machine and its software: a record of SETTING."""
+    """What `critical_path` needs of a machine and its software: a record of SETTING."""
     values = {
         "overlap_data": runtime.overlap_data,
         "interference": runtime.interference(machine),
@@ -382,13 +407,12 @@ def _links(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalP
 
 def _memory(stages: StageCosts, stage_of: np.ndarray, path: CriticalPath, machine: Machine) -> Columns:
     fullest = np.asarray(path.fullest, np.int64)
-    kinds = stages.states["first"]
-    found = {
+    memory = {
         f"{kind}_bytes": np.choose(fullest, [stages.states[stage][kind][stage_of] for stage in STAGES])
-        for kind in kinds
+        for kind in stages.states["first"]
     }
-    found["activations_bytes"] = np.asarray(path.activation_bytes)
-    return found | {"reserved_bytes": np.full_like(path.total_s, machine.memory.reserved_bytes)}
+    memory["activations_bytes"] = np.asarray(path.activation_bytes)
+    return memory | {"reserved_bytes": np.full_like(path.total_s, machine.memory.reserved_bytes)}
 
 
 def _shaped(estimate: IterationEstimate, shape: tuple[int, ...]) -> IterationEstimate:
@@ -405,9 +429,9 @@ def _shaped(estimate: IterationEstimate, shape: tuple[int, ...]) -> IterationEst
 def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
     """Which groups of ranks lie unevenly in HB domains, and what that does to the time."""
     groups = group_levels(columns)
-    groups = {name: groups[kind] for name, kind in _WARNED.items()}
+    groups = {name: groups[kind] for name, kind in _PLACED.items()}
     uneven = {name: group.lie_unevenly(machine.hb_domain_size) for name, group in groups.items()}
-    names = [name for name, found in uneven.items() if found.any()]
+    names = [name for name, strategies in uneven.items() if strategies.any()]
     if not names:
         return ()
     K, some = machine.hb_domain_size, "" if np.logical_or.reduce(list(uneven.values())).all() else " in some strategies"
@@ -423,10 +447,10 @@ def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
 
 
 def _whole_groups(columns: Columns, size: int) -> int:
-    """Most GPUs of an HB domain with which no group lies unevenly, where half of it or more will do; else 0."""
+    """Largest number of GPUs in use of a domain with which no group lies unevenly; 0 if below half of the domain."""
     groups = group_levels(columns)
     for used in range(size - 1, max(size // 2, 1) - 1, -1):
-        if not any(groups[kind].lie_unevenly(used).any() for kind in _WARNED.values()):
+        if not any(groups[kind].lie_unevenly(used).any() for kind in _PLACED.values()):
             return used
     return 0
 
@@ -435,7 +459,7 @@ def _whole_groups(columns: Columns, size: int) -> int:
 def stage_memory(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
@@ -449,8 +473,18 @@ def stage_memory(
 
     Parameters
     ----------
-    model, machine, strategy, global_batch, runtime, offload
-        As for `iteration_time`.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
+    global_batch
+        Sequences of an iteration.
+    runtime
+        Training software: a `Runtime`, or its name in the catalog; None for the newest for the GPU.
+    offload
+        What stays in the host's memory: "none", or one or several of "optimizer", "activations", "weights".
 
     Returns
     -------
@@ -461,6 +495,14 @@ def stage_memory(
     ------
     ValueError
         As `iteration_time`.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> strategy = rc.Strategy(tensor=8, pipeline=4, data=2, sequence_parallel=True)
+    >>> table = rc.stage_memory("Llama-3 70B", "DGX H100", strategy, global_batch=64)
+    >>> table[["stage", "layers", "fits"]].to_dict("list")
+    {'stage': [0, 1, 2, 3], 'layers': [20.0, 20.0, 20.0, 20.0], 'fits': [True, True, True, True]}
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     runtime, away = as_runtime(runtime, machine), checked_offload(offload)
@@ -468,20 +510,20 @@ def stage_memory(
     costs = stage_costs(model, machine, runtime, away, {name: columns[name] for name in STAGE_COLUMNS})
     stage, p, v = costs.rows.view(np.recarray)[0], strategy.pipeline, strategy.interleave
     m = math.ceil(global_batch / (strategy.data * strategy.micro_batch))
-    dual, place = bool(runtime.dual(p, v)), np.arange(p)
-    kinds = np.where(place == 0, 0, np.where(place == p - 1, 2, 1))
-    layers = np.choose(kinds, [stage.first_layers, stage.layers, stage.last_layers])
-    flight = np.minimum(p + 1, m) + 0.0 * place if dual else microbatches_in_flight(p, m, v, place)
-    logits = (place == p - 1) | (dual & (place == 0))
-    table = pd.DataFrame({"stage": place, "layers": layers, "in_flight": flight})
+    dual, number = bool(runtime.dual(p, v)), np.arange(p)
+    position = np.where(number == 0, 0, np.where(number == p - 1, 2, 1))  # in STAGES
+    layers = np.choose(position, [stage.first_layers, stage.layers, stage.last_layers])
+    in_flight = np.minimum(p + 1, m) + 0.0 * number if dual else microbatches_in_flight(p, m, v, number)
+    has_logits = (number == p - 1) | (dual & (number == 0))
+    table = pd.DataFrame({"stage": number, "layers": layers, "in_flight": in_flight})
     for kind in costs.states["first"]:
-        table[kind] = np.choose(kinds, [costs.states[name][kind][0] for name in STAGES])
+        table[kind] = np.choose(position, [costs.states[name][kind][0] for name in STAGES])
     tables = []
     for on_first_stage in ends_of(model):
         layer = layer_costs(model, machine, runtime, columns, on_first_stage=on_first_stage)
-        kept = np.full(p, float(LAYERS_IN_MEMORY)) if "activations" in away else flight * layers
-        held = kept * layer.kept_bytes + layer.working_bytes + layer.logits_bytes * logits
-        of_end = table.assign(activations=held, reserved=machine.memory.reserved_bytes)
+        kept_layers = np.full(p, float(LAYERS_IN_MEMORY)) if "activations" in away else in_flight * layers
+        activations = kept_layers * layer.kept_bytes + layer.working_bytes + layer.logits_bytes * has_logits
+        of_end = table.assign(activations=activations, reserved=machine.memory.reserved_bytes)
         tables.append(of_end.assign(total=of_end[list(_MEMORY)].sum(axis=1)))
     fullest = max(tables, key=lambda table: table["total"].max())
     return fullest.assign(fits=fullest["total"] <= machine.memory_bytes)

@@ -1,7 +1,7 @@
 """Time and bytes of one transformer layer, for one micro-batch on one rank; arrays of strategies.
 
-Step by step: work (`layer_work`: matrix products, attention, all other kernels, the host), traffic that it does not
-hide (`layer_traffic`), what is kept for the backward pass, and what is made again in it (`recompute`). Symbols as in
+A layer's time is that of its work (`layer_work`: matrix products, attention, all other kernels, the host), of traffic
+that the work does not hide (`layer_traffic`), and of what the backward pass makes again (`recompute`). Symbols as in
 `rank`. In a model with mixture layers it is the average layer of a stage.
 """
 
@@ -46,35 +46,35 @@ from railcore.training.unique_rows import each_array, unique_places
 COMPUTE_PARTS = ("linear", "attention", "elementwise", "recompute", "host")
 LAYER_PARTS = (*COMPUTE_PARTS, *LINK_KINDS)
 _MANY_RANKS = 2048  # from which on equal ones are worth finding
-# What decides a part of a layer's costs.
-_OF_GROUPS = (
+# Columns that a part of a layer's costs depends on.
+_LINK_COLUMNS = (
     *("micro_batch", "tensor", "context", "pipeline", "data", "expert"),
     *("sequence_parallel", "whole_experts", "placement"),
 )
-_OF_PRODUCTS = ("micro_batch", "tensor", "context", "expert", "pipeline", "whole_experts")
-_OF_TOKENS = ("micro_batch", "tensor", "context")
-_OF_ACTIVATIONS = ("micro_batch", "tensor", "context", "pipeline", "sequence_parallel", "whole_experts")
-_NOT_RECOMPUTE = tuple(name for name in LAYER_COLUMNS if name != "recompute")
+_PRODUCT_COLUMNS = ("micro_batch", "tensor", "context", "expert", "pipeline", "whole_experts")
+_TOKEN_COLUMNS = ("micro_batch", "tensor", "context")
+_ACTIVATION_COLUMNS = ("micro_batch", "tensor", "context", "pipeline", "sequence_parallel", "whole_experts")
+_BASE_COLUMNS = tuple(name for name in LAYER_COLUMNS if name != "recompute")
 
 
 @dataclass(frozen=True)
 class LayerCosts:
     """Seconds and bytes of a layer for one micro-batch on one rank, arrays of one shape.
 
-    compute_s: of both passes, recompute included [s].
-    seconds: of both passes together, by LAYER_PARTS; of communication what is not hidden [s].
+    compute_s: compute of both passes, recompute included [s].
+    seconds: both passes together, by LAYER_PARTS; of communication what is not hidden [s].
     links: link time by LINK_KINDS in both passes, hidden or not [s].
-    forward_s, backward_s: of all kinds, by pass; what is computed again is in backward [s].
+    forward_s, backward_s: all kinds together, by pass; recompute is in backward [s].
     forward_busy, backward_busy: link time of all traffic, by pass [s].
-    weights_s: what a backward pass that leaves out the weights' gradients is shorter, where a pipeline runs from both
-        ends; else 0 [s].
-    logits_s: of the last stage's logits and loss, and of layers that predict further tokens with theirs [s].
+    weights_s: time that a backward pass saves without the weights' gradients, for pipelines from both ends (DualPipe);
+        else 0 [s].
+    logits_s: logits and loss of the last stage, and layers that predict further tokens with their logits [s].
     logits_link: link time in them [s].
     boundary_bytes: from a rank to the next stage.
-    boundary_gather: what the next stage's tensor ranks then gather [s].
+    boundary_gather: link time of what the next stage's tensor ranks then gather [s].
     kept_bytes: activations kept for the backward pass.
     working_bytes: activations of the layer that is computed again.
-    logits_bytes: of the last stage.
+    logits_bytes: logits of the last stage.
     """
 
     compute_s: np.ndarray
@@ -96,7 +96,7 @@ class LayerCosts:
 
 @dataclass(frozen=True)
 class LayerPasses:
-    """A layer's work and traffic without what is made again.
+    """A layer's work and traffic without recompute.
 
     work: seconds by kind and pass, of LAYER_PARTS but recompute; of communication what is not hidden.
     traffic: by LINK_KINDS.
@@ -158,54 +158,54 @@ def layer_costs(
     Costs, arrays of the same shape.
     """
     rank = Rank.on(machine, model, runtime, columns, on_first_stage)
-    once = _shared(rank, _NOT_RECOMPUTE, lambda ranks: _once(ranks, machine, by_kind))
+    base = _for_equal_ranks(rank, _BASE_COLUMNS, lambda ranks: _layer_base(ranks, machine, by_kind))
     level = rank.column("recompute")
     full, selective = level == RECOMPUTE.index("full"), level == RECOMPUTE.index("selective")
 
-    def made_again(whole: Any, modules: Any) -> Any:
-        """Full recompute repeats the forward pass, with its traffic; selective some modules."""
-        return each_array(lambda all_, some: np.select([full, selective], [all_, some], 0.0), whole, modules)
+    def made_again(forward: Any, modules: Any) -> Any:
+        """Full recompute repeats the forward pass, with its traffic; selective recompute some modules."""
+        return each_array(lambda whole, part: np.select([full, selective], [whole, part], 0.0), forward, modules)
 
-    again = made_again(once.forward_s, once.modules_s)
-    forward_busy = once.forward_busy
-    backward_busy = once.backward_busy.plus(made_again(forward_busy, once.modules_busy))
+    again = made_again(base.forward_s, base.modules_s)
+    forward_busy = base.forward_busy
+    backward_busy = base.backward_busy.plus(made_again(forward_busy, base.modules_busy))
     links = {
         name: kind.forward.plus(kind.backward).plus(made_again(kind.forward, kind.again))
-        for name, kind in once.traffic.items()
+        for name, kind in base.traffic.items()
     }
-    logits_s, logits_link, further = once.logits_s, once.logits_link, model.mtp_layers
-    if further:  # each a layer, its projection, and logits
-        one = once.forward_s + once.backward_s + again + once.projection_s + logits_s
-        link = forward_busy.plus(backward_busy).plus(logits_link).plus(once.projection_link)
-        logits_s, logits_link = logits_s + further * one, logits_link.plus(link.times(further))
+    logits_s, logits_link, predicting = base.logits_s, base.logits_link, model.mtp_layers
+    if predicting:  # each has a layer, a projection, and logits
+        one_s = base.forward_s + base.backward_s + again + base.projection_s + logits_s
+        one_link = forward_busy.plus(backward_busy).plus(logits_link).plus(base.projection_link)
+        logits_s, logits_link = logits_s + predicting * one_s, logits_link.plus(one_link.times(predicting))
     return LayerCosts(
-        compute_s=once.compute_s + again,
-        seconds=once.seconds | {"recompute": again} if by_kind else {},
+        compute_s=base.compute_s + again,
+        seconds=base.seconds | {"recompute": again} if by_kind else {},
         links=links,
-        forward_s=once.forward_s,
-        backward_s=once.backward_s + again,
+        forward_s=base.forward_s,
+        backward_s=base.backward_s + again,
         forward_busy=forward_busy,
         backward_busy=backward_busy,
-        weights_s=once.weights_s,
+        weights_s=base.weights_s,
         logits_s=logits_s,
         logits_link=logits_link,
-        boundary_bytes=once.boundary_bytes,
-        boundary_gather=once.boundary_gather,
-        kept_bytes=np.choose(level, once.kept_bytes) + once.regained_bytes * ~full,
-        working_bytes=working_bytes(once.kept_bytes, level),
-        logits_bytes=once.logits_bytes,
+        boundary_bytes=base.boundary_bytes,
+        boundary_gather=base.boundary_gather,
+        kept_bytes=np.choose(level, base.kept_bytes) + base.gathered_bytes * ~full,
+        working_bytes=working_bytes(base.kept_bytes, level),
+        logits_bytes=base.logits_bytes,
     )
 
 
 @dataclass(frozen=True)
-class _Once:
-    """What is the same of a layer for all recompute: fields as in `LayerCosts`, without what is made again.
+class _LayerBase:
+    """Costs of a layer before its recompute is added: the fields of `LayerCosts`, and these.
 
     seconds, traffic: by kind, where these are wanted.
-    modules_s, modules_busy: what selective recompute makes again, and how long links are busy with it.
-    projection_s, projection_link: of a predicting layer, 0 where there is none.
+    modules_s, modules_busy: time and link time of what selective recompute would make again.
+    projection_s, projection_link: of a predicting layer; 0 where there is none.
     kept_bytes: for each level of recompute.
-    regained_bytes: gathered inputs that are kept.
+    gathered_bytes: gathered inputs that are kept (`keep_gathered`).
     """
 
     seconds: dict[str, np.ndarray]
@@ -225,14 +225,14 @@ class _Once:
     boundary_bytes: np.ndarray
     boundary_gather: LinkTimes
     kept_bytes: tuple[np.ndarray, ...]
-    regained_bytes: np.ndarray
+    gathered_bytes: np.ndarray
     logits_bytes: np.ndarray
 
 
-def _once(rank: Rank, machine: Machine, by_kind: bool) -> _Once:
+def _layer_base(rank: Rank, machine: Machine, by_kind: bool) -> _LayerBase:
     model, runtime, nothing = rank.model, rank.runtime, 0 * rank.tokens
-    links = _shared(rank, _OF_GROUPS, lambda ranks: layer_links(ranks, machine))
-    products = _shared(rank, _OF_PRODUCTS, lambda ranks: linear_times(ranks, machine))
+    links = _for_equal_ranks(rank, _LINK_COLUMNS, lambda ranks: layer_links(ranks, machine))
+    products = _for_equal_ranks(rank, _PRODUCT_COLUMNS, lambda ranks: linear_times(ranks, machine))
     passes = _layer_passes(rank, machine, links, products)
     both, work = passes.both, passes.work
     weights_s = nothing
@@ -246,9 +246,9 @@ def _once(rank: Rank, machine: Machine, by_kind: bool) -> _Once:
         modules_s = modules_s + work["elementwise"].forward
     send, gather = list(boundary_exchanges(rank))[:2]
     logits, projection = (links.tensor.times(gathers(rows(rank))) for rows in (logits_exchanges, projection_exchanges))
-    logits_s, projection_s = _shared(rank, _OF_TOKENS, lambda ranks: _ends(ranks, machine))
+    logits_s, projection_s = _for_equal_ranks(rank, _TOKEN_COLUMNS, lambda ranks: _logits_times(ranks, machine))
     seconds = {name: kind.forward + kind.backward for name, kind in work.items()}
-    return _Once(
+    return _LayerBase(
         seconds=seconds if by_kind else {},
         traffic=passes.traffic if by_kind else {},
         compute_s=seconds["linear"] + seconds["attention"] + seconds["elementwise"],
@@ -265,9 +265,9 @@ def _once(rank: Rank, machine: Machine, by_kind: bool) -> _Once:
         projection_link=projection,
         boundary_bytes=send.message_bytes,
         boundary_gather=links.tensor.times(gathers([gather])),
-        kept_bytes=_shared(rank, _OF_ACTIVATIONS, _kept_bytes),
-        regained_bytes=rank.operators * rank.activation_bytes * (1 - 1 / rank.tensor) * rank.keeps_gathered,
-        # In bf16, and once more in fp32; kept for each token that is predicted.
+        kept_bytes=_for_equal_ranks(rank, _ACTIVATION_COLUMNS, _kept_bytes),
+        gathered_bytes=rank.operators * rank.activation_bytes * (1 - 1 / rank.tensor) * rank.keeps_gathered,
+        # In bf16 and in fp32, for each token that is predicted.
         logits_bytes=(1 + model.mtp_layers)
         * (ELEMENT_BYTES + FP32_BYTES)
         * rank.tokens
@@ -276,7 +276,7 @@ def _once(rank: Rank, machine: Machine, by_kind: bool) -> _Once:
     )
 
 
-def _ends(rank: Rank, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+def _logits_times(rank: Rank, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     """Compute of logits, and of a predicting layer's projection, 0 where there is none [s]."""
     return logits_time(rank, machine), projection_time(rank, machine) if rank.model.mtp_layers else 0 * rank.tokens
 
@@ -286,8 +286,8 @@ def _kept_bytes(rank: Rank) -> tuple[np.ndarray, ...]:
     return tuple(kept_bytes(rank, level) + 0 * rank.tokens for level in range(len(RECOMPUTE)))
 
 
-def _shared(rank: Rank, names: Sequence[str], values: Callable[[Rank], Any]) -> Any:
-    """Arrays of the ranks, computed once for those that are equal in some columns, where there are many."""
+def _for_equal_ranks(rank: Rank, names: Sequence[str], values: Callable[[Rank], Any]) -> Any:
+    """Arrays of the ranks; of many they are computed once for ranks that are equal in the columns `names`."""
     if rank.tokens.size < _MANY_RANKS:
         return values(rank)
     first, index = unique_places(rank.columns, names)

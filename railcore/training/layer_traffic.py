@@ -1,9 +1,10 @@
-"""How long the traffic of one transformer layer takes, and what of it compute does not hide.
+"""How long the traffic of one transformer layer takes, and how much of it compute does not hide.
 
-What is sent is in `exchanges`. Symbols as in `rank`; arrays of strategies.
+`exchanges` says what is sent. Symbols as in `rank`; arrays of strategies.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,9 +28,11 @@ LINK_KINDS = ("tensor", "context", "expert")
 
 
 class LayerTraffic(NamedTuple):
-    """A kind of traffic: seconds that it adds to each pass, and how long it takes and keeps links busy there.
+    """A kind of traffic of a layer.
 
-    again: what selective recompute repeats in the backward pass; again_s: what it adds.
+    exposed: seconds that it adds to each pass.
+    forward, backward: link times in each pass, hidden or not.
+    again, again_s: link times and added seconds of what selective recompute repeats in the backward pass.
     """
 
     exposed: Passes
@@ -42,9 +45,9 @@ class LayerTraffic(NamedTuple):
 class LayerLinks(NamedTuple):
     """Link times that all traffic of a layer is made of.
 
-    tensor, context: an AllGather of `unit_bytes` of their exchanges.
+    tensor, context: of an AllGather of the `unit_bytes` of their exchanges.
     near: whether tensor ranks are in one HB domain.
-    ways: by phase, tokens to their experts and back.
+    ways: of tokens to their experts and back, by phase.
     """
 
     tensor: LinkTimes
@@ -54,7 +57,7 @@ class LayerLinks(NamedTuple):
 
 
 def layer_links(rank: Rank, machine: Machine) -> LayerLinks:
-    """Of a rank's groups on a machine."""
+    """Link times of a rank's groups on a machine."""
     places = machine.places({kind: rank.groups[kind] for kind in LINK_KINDS}, gpus_of(rank.columns))
     tensor, context = (
         _gather(machine, places[kind], next(rows(rank)).unit_bytes)
@@ -64,7 +67,7 @@ def layer_links(rank: Rank, machine: Machine) -> LayerLinks:
     if rank.model.experts:
         by_size = {
             size: _one_way(rank, machine, places["expert"], size)
-            for size in {each for ways in expert_ways(rank.runtime).values() for each in ways}
+            for size in {size for ways in expert_ways(rank.runtime).values() for size in ways}
         }
         ways = {phase: by_size[there].plus(by_size[back]) for phase, (there, back) in expert_ways(rank.runtime).items()}
     return LayerLinks(tensor, places["tensor"].domains == 1, context, ways)
@@ -75,7 +78,7 @@ def _gather(machine: Machine, place: GroupPlace, message_bytes: Any) -> LinkTime
 
 
 def _one_way(rank: Rank, machine: Machine, place: GroupPlace, element_bytes: float) -> LinkTimes:
-    """Tokens of a rank to their experts, or back: a copy for each expert, or one for each HB domain with one."""
+    """Link times of tokens to their experts, or back: a copy for each expert, or for each HB domain with one."""
     x, y, share, direct = place
     if rank.runtime.dispatcher == "copies":
         return machine.all_to_all_links(expert_message_bytes(rank, element_bytes), x, y, share, direct)
@@ -84,11 +87,12 @@ def _one_way(rank: Rank, machine: Machine, place: GroupPlace, element_bytes: flo
 
 
 def tensor_traffic(rank: Rank, machine: Machine, links: LayerLinks, products: Products) -> LayerTraffic:
-    """Between tensor ranks: each operator gathers its input and scatters its output, an AllReduce in two halves.
+    """Traffic of tensor ranks: each operator gathers its input and scatters its output, an AllReduce in two halves.
 
-    `overlap_tensor` hides as much as the forward traffic of the backward pass behind the products of the weights'
-    gradients; `overlap_tensor_forward` exchanges in t pieces behind the products, of which one stays exposed, where the
-    ranks are in one HB domain: its copies go from GPU to GPU over NVLink. What routed experts need is never hidden.
+    overlap_tensor: in the backward pass, as much traffic as the forward pass has is hidden behind the products of the
+    weights' gradients. overlap_tensor_forward: in both passes, traffic is cut into t pieces and hidden behind the
+    products, all but one piece; where the ranks are in one HB domain, since copies go from GPU to GPU over NVLink. What
+    routed experts need is never hidden.
 
     Parameters
     ----------
@@ -137,7 +141,7 @@ def _share(part: Any, whole: Any) -> Any:
 
 
 def context_traffic(rank: Rank, machine: Machine, links: LayerLinks, scores: Passes) -> LayerTraffic:
-    """Between context ranks: keys and values are gathered behind the scores, twice in the backward pass.
+    """Traffic of context ranks: keys and values, hidden behind the scores; in the backward pass twice as much.
 
     Parameters
     ----------
@@ -161,10 +165,10 @@ def context_traffic(rank: Rank, machine: Machine, links: LayerLinks, scores: Pas
 def expert_traffic(
     rank: Rank, machine: Machine, links: LayerLinks, others: Passes, beside: Mapping[str, LayerTraffic]
 ) -> LayerTraffic:
-    """Tokens on their way to their experts and back, in each pass.
+    """Traffic of experts: tokens to them and back, in each pass.
 
-    `overlap_expert` hides at most exchange_hidden_share of it behind another micro-batch: behind its compute and its
-    exposed traffic, as far as that leaves the links free.
+    overlap_expert: at most exchange_hidden_share of it is hidden behind another micro-batch's compute and exposed
+    traffic, as far as these leave the links free.
 
     Parameters
     ----------
@@ -196,9 +200,6 @@ def expert_traffic(
     return LayerTraffic(exposed, forward, backward, links.ways["again"].times(rank.mixtures), exposed.forward)
 
 
-def sum_of_links(links: Any) -> LinkTimes:
-    """Of kinds one after the other."""
-    total = NO_LINK
-    for each in links:
-        total = total.plus(each)
-    return total
+def sum_of_links(links: Iterable[LinkTimes]) -> LinkTimes:
+    """Link times of kinds one after the other."""
+    return reduce(LinkTimes.plus, links, NO_LINK)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.training.expert_dispatch import host_bound_time, host_operators
 from railcore.training.machine import Machine
 from railcore.training.products import product_passes
 from railcore.training.rank import Rank
@@ -16,7 +15,11 @@ from railcore.training.recompute import ordered_bytes
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
-OWN_KERNELS = (5, 9)  # four products and the attention forward, twice the products and the attention backward
+# Kernels of products and attention, which count their own starts: four and one forward, eight and one backward.
+_OTHER_KERNELS = (5, 9)
+_EXPERT_LAYERS = 2  # linear layers of an expert: gate and up in one, and down
+_COMMON_OPERATORS = (28, 14)  # forward and backward, whatever the experts are; see host_operators
+_GRAPHED_OPERATORS = (17, 4)  # of them, what a graph of router and preprocessing holds
 LOSS_BYTES = 32  # of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6
 
 
@@ -45,12 +48,12 @@ class Products(NamedTuple):
 
 
 def linear_times(rank: Rank, machine: Machine) -> Products:
-    """Products with weights.
+    """Times of the products with weights.
 
-    Rows x columns, inner side. Attention: u x its matrices. Feed-forward: u x (m - 1) f / t, h and u x h, f / t; shared
-    experts likewise. A rank has E / e routed experts, one after the other, of u q e / E tokens each, q `copies`; a
-    whole expert has its full width, and 1 / t of the tokens. Gradients of weights are added up over micro-batches in
-    the product itself, unless each goes its way at once (eager).
+    Each has rows x columns of the result, and an inner side. Attention: u x its matrices. Feed-forward: u x (m - 1) f /
+    t, inner h, and u x h, inner f / t; shared experts likewise. A rank has E / e routed experts, one after the other,
+    of u q e / E tokens each, q = `copies`; a whole expert has its full width, and 1 / t of the tokens. The product
+    itself adds the gradients of weights over micro-batches, except in eager software.
     """
     model, u, t = rank.model, rank.tokens, rank.tensor
 
@@ -67,13 +70,13 @@ def linear_times(rank: Rank, machine: Machine) -> Products:
             shapes += [(rank.mixtures, u, *sides) for sides in feed_forward(model.shared_hidden / t)]
     moved, form = rank.runtime.gradient_result_bytes, rank.runtime.linear_format(machine)
     times = [[share * time for time in product_passes(machine, m, n, k, 1, form, moved)] for share, m, n, k in shapes]
-    return Products(*(sum(each) for each in zip(*times, strict=True)))
+    return Products(*(sum(kind) for kind in zip(*times, strict=True)))
 
 
 def attention_keys(machine: Machine, runtime: Runtime, model: Transformer, tokens: Any) -> Any:
-    """Keys that a query meets, over the share of bf16_rate that fused attention reaches on them.
+    """Keys that a query meets, divided by the share of bf16_rate that fused attention reaches on them.
 
-    A window of w keys leaves w (2 - w / s) s of the s^2; its tiles and masks are window_keys more, up to all of it.
+    Of the s^2 pairs of a sequence a window of w keys leaves w (2 - w / s) s; window_keys more for its tiles and masks.
 
     Parameters
     ----------
@@ -92,12 +95,12 @@ def attention_keys(machine: Machine, runtime: Runtime, model: Transformer, token
 
 
 def attention_times(model: Transformer, machine: Machine, runtime: Runtime, heads: Any, tokens: Any) -> tuple[Any, Any]:
-    """Scores, softmax, and their use of the values.
+    """Times of attention: scores, softmax, and their product with the values.
 
-    Fused: b a / t heads with s^2 / c FLOPs for each of d_query + d_value elements, half of what all pairs of queries
-    and keys take, for attention is causal; at the kernel's share of the bf16 rate, and 2.5 times that backward; see
-    `attention_keys`. Unfused: two products a head forward and four backward,
-    whatever the window, and a softmax that moves 4 and 6 bytes a score, with dropout 5 more each.
+    Fused: b a / t heads with s^2 / c FLOPs for each of d_query + d_value elements, which is half of what all pairs of
+    queries and keys take, since attention is causal; at the kernel's share of the bf16 rate (`attention_keys`), and 2.5
+    times as long backward. Unfused: two products a head forward and four backward, whatever the window, and a softmax
+    that moves 4 bytes a score forward and 6 backward, with dropout 5 more in both.
 
     Parameters
     ----------
@@ -125,18 +128,18 @@ def attention_times(model: Transformer, machine: Machine, runtime: Runtime, head
 
 
 def elementwise_times(rank: Rank, machine: Machine) -> Passes:
-    """Kernels that move their operands through HBM once: norms, residuals, activation, positions, order of tokens.
+    """Times of all other kernels: norms, residuals, activation, positions, order of tokens.
 
-    Bytes of a token, forward and backward. Eager software moves more in the backward pass: a norm's operands for the
-    gradients of its weights, gradients that are added at every residual, a product's gradient that is summed for its
-    bias, and gradients of queries, keys and values that are joined; and what `gated_kernel_bytes` says. Each kernel has
-    its start; products and attention count their own.
+    They move their operands through HBM once, and each has its start. Eager software moves more in the backward pass: a
+    norm's operands for the gradients of its weights, gradients that are added at every residual, a product's gradient
+    that is summed for its bias, and gradients of queries, keys and values that are joined; and what
+    `gated_kernel_bytes` says.
     """
     model, runtime, t, mixtures = rank.model, rank.runtime, rank.tensor, rank.mixtures
     blocks, matrices = 1 if model.parallel_block else 2, model.ffn_matrices
-    narrow = blocks * model.hidden / rank.norm_ranks
+    narrow = blocks * model.hidden / rank.norm_ranks  # elements of a token in the norms
     mixture = model.expert_hidden * rank.copies + model.shared_hidden
-    wide = (model.ffn_hidden + (mixture - model.ffn_hidden) * mixtures) / t
+    wide = (model.ffn_hidden + (mixture - model.ffn_hidden) * mixtures) / t  # in the feed-forward's inner side
     turned = model.rope_dim * (model.heads + 1) if model.kv_rank else model.head_dim * (model.heads + model.kv_heads)
     rotary = 0.0 if model.positions else 4 * turned / t
     ordered = ordered_bytes(rank) * mixtures / t
@@ -151,13 +154,13 @@ def elementwise_times(rank: Rank, machine: Machine) -> Passes:
         more = gated_kernel_bytes(model, narrow, wide, rotary, t)
         forward, backward = forward + more[0], backward + more[1]
     counts = machine.host.forward_operators, machine.host.backward_operators
-    starts = [max(count - own, 0) * machine.host.kernel_s for count, own in zip(counts, OWN_KERNELS, strict=True)]
+    starts = [max(n - other, 0) * machine.host.kernel_s for n, other in zip(counts, _OTHER_KERNELS, strict=True)]
     moved = [rank.tokens * size / machine.hbm_Bps for size in (forward, backward)]
     return Passes(moved[0] + starts[0], moved[1] + starts[1])
 
 
 def gated_kernel_bytes(model: Transformer, narrow: Any, wide: Any, rotary: Any, tensor: Any) -> tuple[Any, Any]:
-    """Bytes of a token that a gated model (Llama and its like) moves more where every operator is a kernel of its own.
+    """Bytes of a token that a gated model (such as Llama) moves more where every operator is a kernel of its own.
 
     Of an element, forward and backward: RMSNorm in fp32 36 and 92 in place of 4 and 10 (cast, square, mean, product,
     cast back, scale; and their gradients); SwiGLU 10 and 18 in place of 6 and 10; rotary positions as complex numbers
@@ -192,7 +195,7 @@ def gated_kernel_bytes(model: Transformer, narrow: Any, wide: Any, rotary: Any, 
 
 
 def expert_kernel_bytes(model: Transformer) -> tuple[float, float]:
-    """Bytes of a row that experts' biases and clamps move, forward and backward: kernels that nothing fuses.
+    """Bytes of a row that the unfused kernels of experts' biases and clamps move, forward and backward.
 
     The bias of the second product is multiplied by the row's weight in fp32, added expert by expert, joined and cast:
     28 and 36 bytes an element. A clamp takes both halves of the first product apart, clamps and joins them: 8 and 10.
@@ -204,41 +207,104 @@ def expert_kernel_bytes(model: Transformer) -> tuple[float, float]:
     return 28 * result + 8 * inner, 36 * result + 10 * inner
 
 
+class HostOperators(NamedTuple):
+    """What the host starts for one mixture layer and one micro-batch.
+
+    forward, backward: operators, each from Python.
+    forward_kernels, backward_kernels: kernels that a library starts in a loop over the experts.
+    """
+
+    forward: Any
+    backward: Any
+    forward_kernels: Any
+    backward_kernels: Any
+
+
+def host_operators(experts: Any, cast_kernels: int = 0, bias: bool = False, graphed: bool = False) -> HostOperators:
+    """What a host starts for a mixture layer, without attention and norms, as Megatron-Core launches it.
+
+    Common to all experts are 28 operators forward: router in fp32 and its losses 6; counts of tokens, their exchange
+    and copies to the host 11; two orderings of tokens with their maps 5; exchanges of tokens and of their weights 3;
+    activation 1; orderings back 2. Backward 14: seven kernels of the same chain reversed, three exchanges and four of
+    the router. Casts pad rows to whole blocks and back, 2 in each pass. Biases take two operators an expert and pass.
+    One call starts the kernels of all experts: a product for each linear layer forward, two backward and a place for
+    each weight's gradient, 2; and in each pass the casts of each linear layer's operand.
+
+    Parameters
+    ----------
+    experts
+        Of a rank.
+    cast_kernels
+        That cast an expert's matrix; 0 in bf16.
+    bias
+        Whether experts have biases.
+    graphed
+        Router, counts and their preprocessing are in a CUDA graph, of which only the start counts.
+
+    Returns
+    -------
+    Numbers. The fixed counts come from reading the code; take them as good to a third.
+
+    References
+    ----------
+    GitHub NVIDIA/Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py at 0014f13 (2025: dispatcher
+    "alltoall"), moe README (grouped products on several streams); GitHub NVIDIA/TransformerEngine,
+    pytorch/module/grouped_linear.py at 0069563 (2025), pull request 1525 (2025-04: current scaling).
+    """
+    n = np.asarray(experts, float)
+    per_expert = (2.0 if cast_kernels else 0.0) + 2 * bias * n
+    forward, backward = (
+        count - graphed * (inside - 1) + per_expert
+        for count, inside in zip(_COMMON_OPERATORS, _GRAPHED_OPERATORS, strict=True)
+    )
+    casts = n * _EXPERT_LAYERS * cast_kernels
+    return HostOperators(forward, backward, n * _EXPERT_LAYERS + casts, n * 3 * _EXPERT_LAYERS + casts)
+
+
 def host_waits(rank: Rank, machine: Machine, gpu: Passes) -> Passes:
     """What a layer takes beyond its time on the GPU, because the host starts its operators.
 
-    Eager software takes the longer of both. So do mixture layers without CUDA graphs of the whole layer: the host has
-    to learn the numbers of tokens first, and of the shorter time dropless_serial_share adds to the longer. Graphs of
-    parts leave it the operators of routed experts, and the start of a graph in each pass.
+    A GPU's time G and a host's time H make max(G, H) + r min(G, H), with r = 0 where the host is always ahead, and 1
+    where each waits for the other. H counts in two cases:
+
+    - eager software, r = 0;
+    - mixture layers without CUDA graphs of the whole layer: the host waits once for the numbers of tokens, so that r is
+      dropless_serial_share; for padded experts too, whose counts are read as a list. Graphs of parts leave the host the
+      operators of routed experts, and the start of a graph in each pass.
 
     Parameters
     ----------
     rank, machine
         Of the strategies, on which GPU.
     gpu
-        Time on the GPU [s].
+        Time on the GPU, G [s].
 
     Returns
     -------
     Seconds.
+
+    References
+    ----------
+    Megatron-Core, token_dispatcher.py (synchronization before the exchange), experts.py (tokens_per_expert).
     """
     model, runtime, host = rank.model, rank.runtime, machine.host
     waits_for_counts, parts = bool(model.experts) and runtime.graphs != "whole", runtime.graphs_of_parts
     if not (runtime.eager or waits_for_counts):
         return Passes(0 * gpu.forward, 0 * gpu.backward)
     casts = runtime.linear_format(machine).cast_kernels
-    more = host_operators(rank.experts, casts, model.biases, parts)
+    mixture = host_operators(rank.experts, casts, model.biases, parts)
     forward, backward = (1, 1) if parts else (host.forward_operators, host.backward_operators)
     serial = host.dropless_serial_share if waits_for_counts else 0.0
 
-    def waits(operators: int, of_experts: Any, kernels: Any, gpu_s: Any) -> Any:
-        started = of_experts * host.launch_s + kernels * host.kernel_launch_s
+    def waits(operators: int, mixture_operators: Any, kernels: Any, gpu_s: Any) -> Any:
+        mixture_s = mixture_operators * host.launch_s + kernels * host.kernel_launch_s
+        host_s = operators * host.launch_s + rank.mixtures * mixture_s
         finite_s = np.where(np.isfinite(gpu_s), gpu_s, 0.0)  # traffic without a route takes infinitely long
-        return host_bound_time(finite_s, operators * host.launch_s + rank.mixtures * started, serial) - finite_s
+        return np.maximum(finite_s, host_s) + serial * np.minimum(finite_s, host_s) - finite_s
 
     return Passes(
-        waits(forward, more.forward, more.forward_kernels, gpu.forward),
-        waits(backward, more.backward, more.backward_kernels, gpu.backward),
+        waits(forward, mixture.forward, mixture.forward_kernels, gpu.forward),
+        waits(backward, mixture.backward, mixture.backward_kernels, gpu.backward),
     )
 
 

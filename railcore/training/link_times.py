@@ -9,40 +9,40 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.training.collectives import doublings, hierarchical_time, rings_time
+from railcore.training.collectives import doublings, hierarchical_time
 
 
 class LinkTimes(NamedTuple):
-    """Seconds: from start to end, and of them the busy time of a GPU's HB interconnect and of its NIC."""
+    """Seconds from start to end, and how long a GPU's HB interconnect and its NIC are busy in them."""
 
     time_s: Any
     hb_s: Any
     nic_s: Any
 
     def times(self, factor: Any) -> "LinkTimes":
-        """The same, so many times."""
+        """So many of them, one after the other."""
         return LinkTimes(*(factor * seconds for seconds in self))
 
     def plus(self, other: "LinkTimes") -> "LinkTimes":
         """Two kinds one after the other."""
-        return LinkTimes(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+        return LinkTimes(*(first + second for first, second in zip(self, other, strict=True)))
 
 
 NO_LINK = LinkTimes(0.0, 0.0, 0.0)
 
 
 def exposed_time(link_s: ArrayLike, window_s: ArrayLike, lost: float, least: ArrayLike = 0.0) -> np.ndarray:
-    """What an exchange adds to the compute that hides it: max(E - W, a E + r (1 - a) E).
+    """Time that an exchange adds to the compute that runs beside it: max(E - W, a E + r (1 - a) E).
 
-    Where the exchange is the longer, it sets the time, and compute that it slows is hidden in turn. Where compute is
-    the longer, it loses r of every second beside the exchange.
+    Where the exchange takes longer, what compute does not cover is added. Where compute takes longer, it loses r of
+    every second beside the exchange.
 
     Parameters
     ----------
     link_s, window_s
         E of the exchange, and W of the compute beside it [s].
     lost
-        r, share of a second of compute that a collective beside it takes.
+        r, share of the compute that is lost while a collective runs beside it.
     least
         a, share of the exchange that nothing hides.
 
@@ -57,7 +57,7 @@ def exposed_time(link_s: ArrayLike, window_s: ArrayLike, lost: float, least: Arr
 def exposed_beside(
     link: LinkTimes, window_s: ArrayLike, busy: LinkTimes, lost: float, least: ArrayLike = 0.0
 ) -> np.ndarray:
-    """`exposed_time` of an exchange behind work that uses the links too: no link is busy longer than there is time.
+    """`exposed_time` of an exchange beside work that uses the links too: at least what keeps a link busy too long.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def exposed_beside(
     window_s, busy
         The work beside it, and how long that keeps the links busy [s].
     lost, least
-        As for `exposed_time`.
+        Share of the compute that is lost while it runs, and share of the exchange that nothing hides.
 
     Returns
     -------
@@ -78,7 +78,12 @@ def exposed_beside(
 
 
 class Latencies(NamedTuple):
-    """Seconds: of a step of a ring over HB interconnect and NIC, of a call, and of a call that switches multicast."""
+    """Latencies of collectives.
+
+    hb_s, nic_s: of a step of a ring over the HB interconnect, and over NICs [s].
+    call_s: to start a collective [s].
+    multicast_s: to start one within an HB domain whose switches multicast and reduce (NVLink SHARP) [s].
+    """
 
     hb_s: Any
     nic_s: Any
@@ -87,7 +92,7 @@ class Latencies(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """Bandwidth and latencies of a protocol or an algorithm of NCCL, over those of rings with its protocol Simple."""
+    """A protocol or an algorithm of NCCL: factors on the bandwidth and latencies of rings with its protocol Simple."""
 
     bandwidth: float
     call: float
@@ -100,8 +105,8 @@ _SIMPLE = _Way(1.0, 1.0, 1.0, 1.0)
 _LL128 = _Way(0.92, 14 / 8.4, 1.9 / 3.4, 4.0 / 14)
 _TREE = _Way(0.92, 1.0, 4.0 / 3.4, 1.0)
 _PAT = _Way(0.75, 8 / 8.4, 0.0, 1 / 3.5)
-_PAT_RANK = 2.8 / 14  # of a step over NICs: what each rank adds
-_HOST_GPUS = 8  # through which a tree is a chain
+_PAT_RANK = 2.8 / 14  # latency that each rank adds, over that of a step over NICs
+_HOST_GPUS = 8  # a tree is a chain through the GPUs of a host
 
 
 def gather_links(
@@ -115,12 +120,15 @@ def gather_links(
 ) -> LinkTimes:
     """An AllGather or ReduceScatter of D bytes by x rings through all n ranks.
 
-    A call starts with its own latency and passes n - 1 steps, y - 1 of them between domains: latency grows with the
-    ranks. In one domain a call is no slower than one that the switches multicast (NVLink SHARP). To that comes the time
-    of `rings_time`. It is the faster of NCCL's protocols Simple and LL128, which has less latency and less bandwidth;
-    with one rank a domain also of its algorithm PAT, whose steps grow with log2(y). A GPU sends D (n - 1) / (n x)
-    through its NIC, and what its other x - 1 rings carry through the HB interconnect. In two phases
-    (`hierarchical_time`) the ranks on a rail go first, then those in a domain.
+    Its time is D (n - 1) / n over a bandwidth, and latencies. The bandwidth is B_HB in one HB domain, else
+    min(B_HB, x B_NIC): each ring carries D / x through its NICs, and all of them pass the HB interconnect (GitHub
+    NVIDIA/nccl, issue 43). A GPU sends D (n - 1) / (n x) through its NIC, and what its other x - 1 rings carry through
+    the HB interconnect.
+
+    A call has a latency to start, and one for each of n - 1 steps, y - 1 of them between domains. In one domain it is
+    no slower than a call that the switches multicast (NVLink SHARP). It takes the faster of NCCL's protocols Simple and
+    LL128, which has less latency and less bandwidth; with one rank a domain also its algorithm PAT, whose steps grow
+    with log2(y). In two phases (`hierarchical_time`) the ranks on a rail go first, then those in a domain.
 
     Parameters
     ----------
@@ -172,7 +180,7 @@ def all_reduce_links(
     Parameters
     ----------
     message_bytes, inside, domains, bandwidths_Bps, latencies, calls, two_phases
-        As there.
+        As for `gather_links`.
 
     Returns
     -------
@@ -196,14 +204,14 @@ def _rings(
     two_phases: bool,
     passes: int,
 ) -> tuple[LinkTimes, np.ndarray]:
-    """Rings that D passes once or twice, and the time of one pass without latencies [s]."""
+    """Link times of `passes` passes of D through the rings, and the time of one pass without latencies [s]."""
     (hb, nic), D = bandwidths_Bps, np.asarray(message_bytes, float)
     if two_phases:
         once_s, within = hierarchical_time("all_gather", D, x, y, hb, nic), x - 1
         hb_bytes, nic_bytes = D * (x - 1) / x, (y > 1) * D * (y - 1) / (x * y)
     else:
-        once_s, within = rings_time(D, x, y, hb, nic), x * y - y
-        sent = D * (x * y - 1) / (x * y)
+        rate, within = np.where(y > 1, np.minimum(hb, x * np.asarray(nic)), hb), x * y - y
+        once_s, sent = (x * y - 1) / (x * y) * D / rate, D * (x * y - 1) / (x * y)
         hb_bytes, nic_bytes = sent * np.where(y > 1, (x - 1) / x, 1.0), (y > 1) * sent / x
 
     def latency(way: _Way) -> Any:

@@ -1,7 +1,7 @@
 """A GPU and its links: datasheet rates, the shares that kernels and collectives reach, and times of collectives."""
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from railcore import catalog
 from railcore.catalog import checks
 from railcore.catalog.arguments import Bandwidth, Count, Flags, PositiveArray, checked
 from railcore.catalog.units import show
-from railcore.training.experts import expert_all_to_all_time
 from railcore.training.formats import FORMATS, LinearFormat
 from railcore.training.group_shares import Fabric, group_shares
 from railcore.training.link_times import Latencies, LinkTimes, all_reduce_links, gather_links
@@ -26,13 +25,13 @@ from railcore.training.machine_parts import (
     GpuRates,
     HostWork,
 )
+from railcore.training.machine_rows import cast_share_row, product_share_row, reserved_memory, shared_memory
 from railcore.training.rank_order import GroupLevels
 
 PRECISIONS = tuple(FORMATS)
 ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn", "cudnn_2025")
 _ATTENTION_SHAPES = ("head64", "mla")  # heads of 64, and of latent attention, whose queries are longer than its values
 _WINDOW = 128  # keys of the window that rows of attention_fraction_window are of
-RESERVED = ("context_memory", "communication_memory", "fragmentation_memory")  # rows of "all" in efficiencies
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
 
 
@@ -78,7 +77,7 @@ class Machine:
     @classmethod
     def of_values(cls, values: Mapping[str, Any]) -> "Machine":
         """A machine of the fields of its parts, all by their names. Raises UnknownName for another name."""
-        names = {each.name for each in fields(cls)} - set(PARTS)
+        names = {item.name for item in fields(cls)} - set(PARTS)
         if stray := [name for name in values if name not in names and name not in PART_OF]:
             raise catalog.UnknownName("argument of Machine", stray[0], [*PART_OF, *names])
         parts = {
@@ -90,8 +89,8 @@ class Machine:
     @property
     def values(self) -> dict[str, Any]:
         """Fields of all its parts, and its own, by their names."""
-        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in PARTS}
-        return own | {name: getattr(getattr(self, part), name) for name, part in PART_OF.items()}
+        of_machine = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in PARTS}
+        return of_machine | {name: getattr(getattr(self, part), name) for name, part in PART_OF.items()}
 
     def changed(self, **changes: Any) -> "Machine":
         """The same with other values of its fields, or of its parts' by their names, such as nic_Bps."""
@@ -156,9 +155,8 @@ class Machine:
         -------
         Shares, of the shape of tokens.
         """
-        rates, known = self.rates, dict(self.rates.attention_kernels)
-        checks.one_of("kernel", kernel, dict.fromkeys((*ATTENTION_KERNELS, *known, "best", "unfused")))
-        share = known.get(kernel, known.get(kernel.partition("_")[0], rates.attention_fraction))
+        rates, kernels = self.rates, dict(self.rates.attention_kernels)
+        share = kernels.get(kernel, kernels.get(kernel.partition("_")[0], rates.attention_fraction))
         shape = "head64" if query_dim <= 64 else "mla" if query_dim != value_dim else ""
         share, ramp = share * dict(rates.attention_shapes).get(shape, 1.0), rates.attention_ramp
         return np.asarray(share * (1 + ramp / ATTENTION_TOKENS) / (1 + ramp / np.asarray(tokens)))
@@ -193,11 +191,11 @@ class Machine:
         """
         used = self.hb_domain_size
         for name, what in (("nic_Bps", "NICs"), ("hb_Bps", "HB interconnects")):
-            theirs, ours = getattr(fabric, name, None), getattr(self, name)
-            if theirs is not None and not math.isclose(theirs, ours):
+            of_fabric, of_machine = getattr(fabric, name, None), getattr(self, name)
+            if of_fabric is not None and not math.isclose(of_fabric, of_machine):
                 raise ValueError(
-                    f"fabric has {what} of {show(theirs, 'bps')}, the machine {show(ours, 'bps')}: give both the same, "
-                    f"such as the machine with {name}={theirs:g}"
+                    f"fabric has {what} of {show(of_fabric, 'bps')}, the machine {show(of_machine, 'bps')}: give both "
+                    f"the same, such as the machine with {name}={of_fabric:g}"
                 )
         if fabric and used > fabric.hb_domain_size and fabric.domains > 1:
             raise ValueError(
@@ -229,12 +227,12 @@ class Machine:
         calls: ArrayLike = 1,
         nic_share: PositiveArray = 1.0,
     ) -> LinkTimes:
-        """`link_times.gather_links` on this machine's links.
+        """Link times of an AllGather or a ReduceScatter: `link_times.gather_links` on this machine's links.
 
         Parameters
         ----------
         message_bytes, inside, domains, calls
-            D bytes of all calls, x ranks in each of y HB domains, as there.
+            Full buffers of all calls D [bytes]; x ranks in each of y HB domains; collectives that D is divided over.
         nic_share
             Of the NIC's bandwidth that it gets.
 
@@ -253,12 +251,14 @@ class Machine:
         calls: ArrayLike = 1,
         nic_share: PositiveArray = 1.0,
     ) -> LinkTimes:
-        """`link_times.all_reduce_links` on this machine's links.
+        """Link times of an AllReduce: `link_times.all_reduce_links` on this machine's links.
 
         Parameters
         ----------
-        message_bytes, inside, domains, calls, nic_share
-            As for `gather_links`.
+        message_bytes, inside, domains, calls
+            Buffers of all calls D [bytes]; x ranks in each of y HB domains; collectives that D is divided over.
+        nic_share
+            Of the NIC's bandwidth that it gets.
 
         Returns
         -------
@@ -268,7 +268,7 @@ class Machine:
         return all_reduce_links(message_bytes, inside, domains, *self.reached(nic_share), calls, phases)
 
     def reached(self, nic_share: Any = 1.0) -> tuple[tuple[float, Any], Latencies]:
-        """Bandwidths that collectives reach over HB interconnect and their share of the NIC, and latencies."""
+        """Bandwidths of HB interconnect and NIC that collectives reach [bytes/s], and latencies."""
         links = self.links
         latencies = Latencies(links.hb_latency_s, links.nic_latency_s, links.call_latency_s, links.multicast_latency_s)
         return (self.collective_hb_Bps, self.collective_nic_Bps * nic_share), latencies
@@ -281,36 +281,35 @@ class Machine:
         nic_share: ArrayLike = 1.0,
         direct_share: ArrayLike = 0.0,
     ) -> LinkTimes:
-        """Times of an all-to-all, D bytes a rank, x ranks in each of y HB domains, and of the links that it uses.
+        """Link times of an all-to-all: tokens of a GPU to their experts, a copy for each expert (`expert_dispatch`).
 
-        Of the D bytes (y - 1) / y leave the domain. The HB interconnect forwards all that is not for the rank's own
-        rail, (x - 1) / x of them; or, where rails meet, that is faster and takes the NIC no longer, each goes straight
-        to its rail, and the HB interconnect has (x - 1) / (x y).
+        (y - 1) / y of the D bytes leave the HB domain. Forwarded, each goes over the HB interconnect to the GPU on its
+        rail first: the HB interconnect carries (x - 1) / x of D. Where rails meet, it may go straight over the NIC
+        instead: then the HB interconnect carries (x - 1) / (x y). The straight way is taken where it is faster and
+        keeps the NIC busy no longer.
 
         Parameters
         ----------
         message_bytes, inside, domains
-            D, x and y.
+            D of a GPU, its own share included [bytes]; x ranks in each of y HB domains.
         nic_share, direct_share
-            Of the NIC's bandwidth, forwarded and not; see `GroupPlace`.
+            Of the NIC's bandwidth, forwarded and straight; see `GroupPlace`.
 
         Returns
         -------
         Seconds.
         """
         x, y, direct = np.asarray(inside), np.asarray(domains), np.asarray(direct_share, float)
-        (hb, nic), (hb_latency, nic_latency, *_) = self.reached(nic_share)
-        groups, sent = (message_bytes, x * y, x, hb), np.asarray(message_bytes, float)
-        start = (x > 1) * hb_latency + (y > 1) * nic_latency
-        time = expert_all_to_all_time(*groups, nic, pipelined=self.collectives.pipelined)
-        links = LinkTimes(time + start, sent * (x - 1) / x / hb, sent * (y - 1) / y / nic)
+        sent = np.asarray(message_bytes, float)
+        leaving = sent * (y - 1) / y
+        forwarded = self.routed_links(sent * (x - 1) / x, leaving, x, y, nic_share)
         if not direct.any():
-            return links
-        (_, nic), meet = self.reached(np.where(direct > 0, direct, 1.0))[0], direct > 0
-        time = expert_all_to_all_time(*groups, nic, "direct", 1.0)
-        straight = LinkTimes(time + start, sent * (x - 1) / (x * y) / hb, sent * (y - 1) / y / nic)
-        faster = meet & (straight.time_s < links.time_s) & (straight.nic_s <= links.nic_s)
-        return LinkTimes(*(np.where(faster, *pair)[()] for pair in zip(straight, links, strict=True)))
+            return forwarded
+        rails_meet = direct > 0
+        share = np.where(rails_meet, direct, 1.0)
+        straight = self.routed_links(sent * (x - 1) / (x * y), leaving, x, y, share, forwarded=False)
+        better = rails_meet & (straight.time_s < forwarded.time_s) & (straight.nic_s <= forwarded.nic_s)
+        return LinkTimes(*(np.where(better, *pair)[()] for pair in zip(straight, forwarded, strict=True)))
 
     def routed_links(
         self,
@@ -318,9 +317,12 @@ class Machine:
         nic_bytes: ArrayLike,
         inside: ArrayLike,
         domains: ArrayLike,
-        nic_share: PositiveArray = 1.0,
+        nic_share: ArrayLike = 1.0,
+        forwarded: bool = True,
     ) -> LinkTimes:
-        """Times of an exchange of these bytes over a GPU's HB interconnect and NIC, at once where `pipelined`.
+        """Link times of an exchange of these bytes over a GPU's HB interconnect and NIC.
+
+        Both work at once where nothing is forwarded, and where the software pipelines what is; else in turn.
 
         Parameters
         ----------
@@ -330,70 +332,27 @@ class Machine:
             x ranks in each of y HB domains, for the latency of a step on each network.
         nic_share
             Of the NIC's bandwidth that it gets.
+        forwarded
+            Whether what leaves the domain passes the HB interconnect too.
 
         Returns
         -------
         Seconds.
         """
         (hb, nic), (hb_latency, nic_latency, *_) = self.reached(nic_share)
-        within, beyond = np.asarray(hb_bytes, float) / hb, np.asarray(nic_bytes, float) / nic
-        time = np.maximum(within, beyond) if self.collectives.pipelined else within + beyond
+        hb_s, nic_s = np.asarray(hb_bytes, float) / hb, np.asarray(nic_bytes, float) / nic
+        at_once = self.collectives.pipelined or not forwarded
+        time = np.maximum(hb_s, nic_s) if at_once else hb_s + nic_s
         start = (np.asarray(inside) > 1) * hb_latency + (np.asarray(domains) > 1) * nic_latency
-        return LinkTimes(time + start, within, beyond)
+        return LinkTimes(time + start, hb_s, nic_s)
 
     def hop_link(self, inside: Flags, nic_share: PositiveArray = 1.0) -> tuple[np.ndarray, np.ndarray]:
-        """Bandwidth [bytes/s] and latency [s] of a hop between two GPUs, by whether they are in one HB domain.
+        """Bandwidth [bytes/s] and latency [s] of a hop between two GPUs: of a collective's call and one step.
 
-        nic_share: of the NIC's bandwidth that it gets.
-
-        The latency is that of a collective's call and of one step.
+        inside: whether both are in one HB domain. nic_share: of the NIC's bandwidth that the hop gets.
         """
         (hb, nic), (hb_latency, nic_latency, call_latency, _) = self.reached(nic_share)
         return np.where(inside, hb, nic), call_latency + np.where(inside, hb_latency, nic_latency)
-
-
-def product_share_row(shares: Container[str], precision: str) -> str:
-    """The row of a GPU of the catalog with the share of the dense peak that large products sustain in a precision.
-
-    In training products follow each other, and power limits their clocks: they take matmul_sustained, measured on
-    large products one after the other, and not matmul_fraction, the best of any shape. Where a GPU has no such row, it
-    is the best one; where it has none in MXFP8 or NVFP4, that of FP8.
-    """
-    checks.one_of("precision", precision, PRECISIONS)
-    formats = ("bf16",) if precision == "bf16" else (precision, "fp8")
-    names = [f"matmul_{kind}_{each}" for each in formats for kind in ("sustained", "fraction")]
-    return next((name for name in names if name in shares), names[-1])
-
-
-def product_share(shares: catalog.Item, precision: str) -> float:
-    """Share of the dense peak in a precision that large products sustain: the value of `product_share_row`."""
-    return shares[product_share_row(shares, precision)]
-
-
-def cast_share_row(precision: str) -> str:
-    """The row of the catalog with the share of the memory's bandwidth that casts to a precision reach."""
-    checks.one_of("precision", precision, PRECISIONS)
-    return "block_cast_fraction" if FORMATS[precision].scale_kernels else "memory_fraction"
-
-
-def shared_memory(gpu: catalog.Item) -> float:
-    """Memory of a GPU of the catalog that its programs share [bytes].
-
-    It is driver_memory, what nvidia-smi shows: makers round it down to a name of the part. It is `memory` where the GPU
-    has no such row, or where a folder of the user's own has another `memory` and no driver_memory for it.
-    """
-    named = gpu.row("memory")
-    driver = gpu.row("driver_memory") if "driver_memory" in gpu else named
-    return (named if named.own and not driver.own else driver).value
-
-
-def reserved_memory() -> float:
-    """Memory of a GPU that is not for states and activations [bytes]: context, communication buffers and fragments.
-
-    The sum of the catalog's rows `RESERVED` of "all", or reserved_memory where a folder of the user's own has that row.
-    """
-    common = catalog.item("efficiencies", "all")
-    return common["reserved_memory"] if "reserved_memory" in common else sum(common[part] for part in RESERVED)
 
 
 @checked
@@ -408,10 +367,14 @@ def catalog_machine(
 
     Parameters
     ----------
-    platform, precision
-        Of the catalog's platforms; one of PRECISIONS.
-    hb_domain_size, nic_Bps
-        GPUs of an HB domain, and bandwidth of a NIC [bytes/s]; None for the platform's.
+    platform
+        Name of a platform in the catalog, such as "DGX H100".
+    precision
+        Number format of the linear layers, one of PRECISIONS, such as "bf16" or "fp8".
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain); None for the platform's.
+    nic_Bps
+        Bandwidth of a GPU's NIC, one direction [bytes/s]; None for the platform's.
     changes
         Other fields of `Machine` in place of the catalog's.
 
@@ -425,6 +388,13 @@ def catalog_machine(
         For another precision, and for blocks (mxfp8, nvfp4) on a GPU whose products do not scale them.
     KeyError
         UnknownName; where the GPU has no rate in that precision.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> gpu = rc.catalog_machine("DGX H100", "fp8", nic_Bps="800 Gbps")
+    >>> gpu.hb_domain_size, rc.show(gpu.nic_Bps, "bps")
+    (8, '800 Gbps')
     """
     checks.one_of("precision", precision, PRECISIONS)
     box = catalog.item("platforms", platform)
@@ -438,8 +408,8 @@ def catalog_machine(
         "precision": precision,
         "linear_rate": gpu[FORMATS[precision].rate],
         "bf16_rate": gpu["bf16_dense_rate"],
-        "linear_fraction": product_share(share, precision),
-        "bf16_fraction": product_share(share, "bf16"),
+        "linear_fraction": share[product_share_row(share, precision)],
+        "bf16_fraction": share[product_share_row(share, "bf16")],
         "processors": int(share["processors"]),
         "memory_bytes": shared_memory(gpu),
         "memory_Bps": gpu["memory_bandwidth"],
@@ -477,7 +447,7 @@ def catalog_machine(
     values |= {
         "cast_fraction": (share if cast_row in share else common)[cast_row],
         "attention_kernels": tuple(kernels.items()),
-        "attention_shapes": tuple((name, known / best) for name, known in shapes.items()),
+        "attention_shapes": tuple((name, value / best) for name, value in shapes.items()),
         "attention_ramp": common["attention_ramp"],
         "window_keys": 2 * _WINDOW * (small / share.get("attention_fraction_window", small) - 1),
         "unaligned_share": share.get("unaligned_share", 1.0),

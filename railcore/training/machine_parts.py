@@ -4,22 +4,24 @@ import math
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
-from railcore.catalog import checks
 from railcore.catalog.arguments import (
-    Bandwidth,
     Bytes,
     Count,
-    FlopRate,
     NonNegative,
     NonNegativeInt,
     Quantity,
     Range,
     Seconds,
+    Share,
     checked,
 )
 from railcore.network.topology.failed_part import FailedPart
 from railcore.training.group_shares import Fabric
 
+_Fraction = Annotated[float, Range(0, 1, above_0=True)]
+_Rate = Annotated[Quantity, Range(0, above_0=True, example="1 PFLOP/s")]
+_Bandwidth = Annotated[Quantity, Range(0, above_0=True, example="400 Gbps")]
+_Memory = Annotated[Quantity, Range(0, above_0=True, example="141 GB")]
 ATTENTION_TOKENS = 4096  # of the sequences on which rates of attention are given
 
 
@@ -29,40 +31,29 @@ class GpuRates:
     """What a GPU computes: dense peaks, and the shares of them that kernels reach.
 
     linear_rate, bf16_rate: dense peak in the precision of the linear layers, and in bf16 [FLOP/s].
-    linear_fraction, bf16_fraction: share of it that large matrix products sustain, see `product_share`.
+    linear_fraction, bf16_fraction: share of it that large matrix products sustain, see `product_share_row`.
     attention_fraction: share of bf16_rate that the best fused attention reaches, on ATTENTION_TOKENS tokens.
     processors: over which the tiles of a product are spread.
     rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest is waited for.
-    unaligned_share: of the rate that products keep whose weights have a side that no 64 divides.
+    unaligned_share: factor on the rate of products whose weights have a side that 64 does not divide.
     attention_ramp: tokens of a sequence at which attention has half of its rate for long ones.
-    attention_kernels: names and shares of other attention kernels.
-    attention_shapes: of heads of 64 elements and of latent attention, what is left of the share.
-    window_keys: keys of whole tiles and of masks that a window takes beside its own.
+    attention_kernels: names of other attention kernels, and their attention_fraction.
+    attention_shapes: factors on attention_fraction, for heads of 64 elements ("head64") and latent attention ("mla").
+    window_keys: keys that a window takes more than it has, for whole tiles and masks.
     """
 
-    linear_rate: FlopRate
-    bf16_rate: FlopRate
-    linear_fraction: NonNegative
-    bf16_fraction: NonNegative
-    attention_fraction: NonNegative
-    processors: NonNegativeInt
-    rank_spread: NonNegative
-    unaligned_share: NonNegative = 1.0
+    linear_rate: _Rate
+    bf16_rate: _Rate
+    linear_fraction: _Fraction
+    bf16_fraction: _Fraction
+    attention_fraction: _Fraction
+    processors: Count
+    rank_spread: Share
+    unaligned_share: _Fraction = 1.0
     attention_ramp: NonNegative = 0.0
     attention_kernels: tuple[tuple[str, float], ...] = ()
     attention_shapes: tuple[tuple[str, float], ...] = ()
     window_keys: NonNegative = 0.0
-
-    def __post_init__(self) -> None:
-        checks.whole("processors", self.processors)
-        for name in ("linear_rate", "bf16_rate"):
-            checks.positive(name, getattr(self, name))
-        for name in ("linear_fraction", "bf16_fraction", "attention_fraction"):
-            checks.share(name, getattr(self, name), above_0=True)
-        checks.share("unaligned_share", self.unaligned_share, above_0=True)
-        checks.share("rank_spread", self.rank_spread, below_1=True)
-        checks.at_least("attention_ramp", self.attention_ramp)
-        checks.at_least("window_keys", self.window_keys)
 
 
 @checked
@@ -76,18 +67,11 @@ class GpuMemory:
     reserved_bytes: for the runtime's context, its communication buffers and fragments [bytes].
     """
 
-    memory_bytes: Bytes
-    memory_Bps: Bandwidth
-    memory_fraction: NonNegative
+    memory_bytes: _Memory
+    memory_Bps: _Bandwidth
+    memory_fraction: _Fraction
     reserved_bytes: Bytes
-    cast_fraction: NonNegative
-
-    def __post_init__(self) -> None:
-        for name in ("memory_bytes", "memory_Bps"):
-            checks.positive(name, getattr(self, name))
-        for name in ("memory_fraction", "cast_fraction"):
-            checks.share(name, getattr(self, name), above_0=True)
-        checks.at_least("reserved_bytes", self.reserved_bytes)
+    cast_fraction: _Fraction
 
 
 @checked
@@ -99,33 +83,24 @@ class GpuLinks:
     hb_Bps, nic_Bps: bandwidth of the HB interconnect and of the NIC [bytes/s].
     hb_fraction, nic_fraction: share of it that collectives reach.
     hb_latency_s, nic_latency_s: of one step [s].
-    call_latency_s, multicast_latency_s: of a collective's start, and of one within an HB domain whose switches
-        multicast and reduce (NVLink SHARP), math.inf where they do not [s].
+    call_latency_s: of a collective's start [s].
+    multicast_latency_s: the same within an HB domain whose switches multicast and reduce (NVLink SHARP); math.inf where
+        they do not [s].
     fabric: that the NICs are on (`Machine.on`); None for one that limits nothing, with rails that do not meet.
     """
 
     hb_domain_size: Count
-    hb_Bps: Bandwidth
-    hb_fraction: NonNegative
+    hb_Bps: _Bandwidth
+    hb_fraction: _Fraction
     hb_latency_s: Seconds
-    nic_Bps: Bandwidth
-    nic_fraction: NonNegative
+    nic_Bps: _Bandwidth
+    nic_fraction: _Fraction
     nic_latency_s: Seconds
     call_latency_s: Seconds = 0.0
     multicast_latency_s: Annotated[Quantity, Range(0, infinite=True, example="5 ms")] = math.inf
     fabric: Fabric | None = None
 
     def __post_init__(self) -> None:
-        checks.whole("hb_domain_size", self.hb_domain_size)
-        for network in ("hb", "nic"):
-            checks.positive(f"{network}_Bps", getattr(self, f"{network}_Bps"))
-            checks.share(f"{network}_fraction", getattr(self, f"{network}_fraction"), above_0=True)
-        for name in ("hb_latency_s", "nic_latency_s", "call_latency_s"):
-            checks.at_least(name, getattr(self, name))
-        if not self.multicast_latency_s >= 0:
-            raise ValueError(
-                f"multicast_latency_s is {self.multicast_latency_s!r}: give 0 or more, math.inf for no multicast"
-            )
         if isinstance(self.fabric, FailedPart):
             self.fabric.check_goes_on()
 
@@ -136,14 +111,14 @@ class HostWork:
     """The host's part of a step, and what the GPU waits for.
 
     kernel_s: idle time of the GPU between two kernels [s].
-    launch_s, kernel_launch_s: to start one operator from Python, and one kernel of those that a library starts in a
+    launch_s, kernel_launch_s: time to start one operator from Python, and one of the kernels that a library starts in a
         loop; they count where the GPU is faster [s].
     iteration_host_s: work once an iteration, while the GPU waits [s].
     forward_operators, backward_operators: that the host starts for a layer without experts.
-    dropless_serial_share: of the shorter of GPU's and host's time, what adds to the longer where the host waits for the
-        numbers of tokens of each expert.
-    exchange_hidden_share: of an exchange of tokens behind another micro-batch, the most that is hidden.
-    host_Bps, host_memory_Bps: to the CPU's memory, and of that memory a GPU's share [bytes/s].
+    dropless_serial_share: share of the shorter of the GPU's and the host's time that does not overlap with the longer,
+        where the host waits for the numbers of tokens of each expert.
+    exchange_hidden_share: largest share of an exchange of tokens that another micro-batch hides.
+    host_Bps, host_memory_Bps: bandwidth to the CPU's memory, and a GPU's share of that memory's bandwidth [bytes/s].
     """
 
     kernel_s: Seconds
@@ -152,20 +127,10 @@ class HostWork:
     iteration_host_s: Seconds
     forward_operators: NonNegativeInt
     backward_operators: NonNegativeInt
-    dropless_serial_share: NonNegative
-    exchange_hidden_share: NonNegative
-    host_Bps: Bandwidth
-    host_memory_Bps: Bandwidth
-
-    def __post_init__(self) -> None:
-        for name in ("kernel_s", "launch_s", "kernel_launch_s", "iteration_host_s"):
-            checks.at_least(name, getattr(self, name))
-        for name in ("forward_operators", "backward_operators"):
-            checks.whole(name, getattr(self, name), 0)
-        for name in ("dropless_serial_share", "exchange_hidden_share"):
-            checks.share(name, getattr(self, name))
-        for name in ("host_Bps", "host_memory_Bps"):
-            checks.positive(name, getattr(self, name))
+    dropless_serial_share: Share
+    exchange_hidden_share: Share
+    host_Bps: _Bandwidth
+    host_memory_Bps: _Bandwidth
 
 
 @checked
@@ -175,22 +140,18 @@ class CollectiveWays:
 
     collective_processors: of the GPU's, those that a collective keeps while products run beside it; a mean need not be
         whole.
-    overlap_slowdown: factor by which products beside a collective slow down where they do not leave them free.
-    memory_contention: whether that is because both want the memory: then it lasts as long as the HB interconnect is
-        busy, and beside a collective that waits for slow NICs little is lost.
-    two_phase_collectives: beyond an HB domain they run as two phases, one after the other.
+    overlap_slowdown: factor by which products beside a collective slow down where they keep all processors.
+    memory_contention: whether they slow down because both need the memory: then only while the HB interconnect is busy,
+        so that a collective that waits for slow NICs costs little.
+    two_phase_collectives: whether collectives of several HB domains run as two phases, one after the other.
     pipelined: whether tokens on their way to experts are forwarded in the HB domain while others are on the NICs.
     """
 
     collective_processors: NonNegative
-    overlap_slowdown: NonNegative = 1.0
+    overlap_slowdown: Annotated[float, Range(1)] = 1.0
     memory_contention: bool = False
     two_phase_collectives: bool = False
     pipelined: bool = True
-
-    def __post_init__(self) -> None:
-        checks.at_least("collective_processors", self.collective_processors)
-        checks.at_least("overlap_slowdown", self.overlap_slowdown, 1.0)
 
 
 PARTS: dict[str, Any] = {
@@ -200,4 +161,4 @@ PARTS: dict[str, Any] = {
     "host": HostWork,
     "collectives": CollectiveWays,
 }
-PART_OF = {each.name: part for part, kind in PARTS.items() for each in fields(kind)}
+PART_OF = {item.name: part for part, kind in PARTS.items() for item in fields(kind)}

@@ -7,6 +7,7 @@ Expert parallel ranks are no dimension of their own: the c d ranks that hold the
 tensor ranks are cut too, and e must divide t c d.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,32 +35,37 @@ def level_places(name: str, values: Any) -> NDArray[np.int64]:
 
     Raises ValueError naming the column for an unknown name or place.
     """
-    places = {level: place for place, level in enumerate(LEVEL_NAMES[one_of("name", name, LEVEL_NAMES)])}
+    places = {level: place for place, level in enumerate(LEVEL_NAMES[name])}
     array = np.asarray(values, None if hasattr(values, "dtype") else object)
-    given = array.ravel().tolist() if array.dtype.kind in "OUT" else []
-    if any(isinstance(each, str) for each in given):
-        if unknown := [each for each in given if isinstance(each, str) and each not in places]:
-            known = ", ".join((*PLACEMENTS, _OTHER_ORDER) if name == "placement" else places)
-            raise ValueError(f"{name} is {unknown[0]!r}: give one of {known}")
-        values = np.reshape([places.get(each, each) for each in given], array.shape)
+    levels = array.ravel().tolist() if array.dtype.kind in "OUT" else []
+    if any(isinstance(level, str) for level in levels):
+        if unknown := [level for level in levels if isinstance(level, str) and level not in places]:
+            choices = ", ".join((*PLACEMENTS, _OTHER_ORDER) if name == "placement" else places)
+            raise ValueError(f"{name} is {unknown[0]!r}: give one of {choices}")
+        values = np.reshape([places.get(level, level) for level in levels], array.shape)
     return whole(name, values, 0, len(places) - 1)
 
 
 def indivisible(model: Transformer, strategy: Mapping[str, Any]) -> dict[str, NDArray[np.bool_]]:
     """What does not divide, by reason: True where a strategy cannot split the model or the batch evenly.
 
-    heads: heads and the widths of feed-forward and experts by t, and kv_heads by t or t by kv_heads. layers: at least
-    one for each of p v chunks, embedding and loss counted where they take a layer's place. batch: G by d b.
-    interleave: v > 1 needs p > 1, and at least p micro-batches. sequence: by c, and by c t where sequence_parallel,
-    which needs t > 1. experts: by e, which must divide c d too, or t c d where experts are whole.
-    strategy: arrays that broadcast, by the names of `Strategy` and global_batch [sequences]; what is missing is 1 or
-    divides, so that columns can be checked a few at a time. Keys in the order in which a reason is named first.
+    A strategy divides where
+
+    - heads: t divides heads and the widths of feed-forward and experts, and t divides kv_heads or kv_heads divides t;
+    - layers: each of p v chunks has a layer at least, embedding and loss counted where they take a layer's place;
+    - batch: d b divides G;
+    - interleave: with v > 1 there are p > 1 stages, and at least p micro-batches;
+    - sequence: c divides it, or c t where sequence_parallel, which needs t > 1;
+    - experts: e divides them, and c d, or t c d where experts are whole.
+
+    strategy: arrays that broadcast, by the names of `Strategy` and global_batch [sequences]. What is missing is taken
+    to divide, so that columns can be checked a few at a time. The first reason in this order is named first.
     """
     t, c, p, d, e, v, b = (np.asarray(strategy.get(name, 1)) for name in _COUNTS)
-    sliced, ends, entire = (
+    sliced, ends, whole_experts = (
         np.asarray(strategy.get(name, False), bool) for name in ("sequence_parallel", "ends_as_layers", "whole_experts")
     )
-    batch, together = np.asarray(strategy.get("global_batch", d * b * p)), d * b
+    batch, together = np.asarray(strategy.get("global_batch", d * b * p)), d * b  # sequences that run at a time
     kv, uneven = model.kv_heads, [getattr(model, name) % t > 0 for name in _SPLIT_WIDTHS]
     return {
         "heads": np.any(uneven, axis=0) | ((kv % t > 0) & (t % kv > 0)),
@@ -68,8 +74,8 @@ def indivisible(model: Transformer, strategy: Mapping[str, Any]) -> dict[str, ND
         "interleave": (v > 1) & ((p == 1) | (-(-batch // together) < p)),
         "sequence": (model.sequence_length % (c * np.where(sliced, t, 1)) > 0) | (sliced & (t == 1)),
         "experts": (max(model.experts, 1) % e > 0)
-        | (c * d * np.where(entire, t, 1) % e > 0)
-        | (entire & (model.experts == 0)),
+        | (c * d * np.where(whole_experts, t, 1) % e > 0)
+        | (whole_experts & (model.experts == 0)),
     }
 
 
@@ -96,6 +102,13 @@ class Strategy:
     warnings: what a launch line said that is not used here; comparisons leave it out.
 
     Raises ValueError naming the argument that is out of range or contradicts another.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> strategy = rc.Strategy(tensor=8, pipeline=4, data=16, micro_batch=2, sequence_parallel=True)
+    >>> strategy.gpus, strategy.microbatches(1024)
+    (512, 32)
     """
 
     tensor: Count = 1
@@ -103,7 +116,7 @@ class Strategy:
     pipeline: Count = 1
     data: Count = 1
     expert: Count = 1
-    interleave: NonNegativeInt = 1
+    interleave: Count = 1
     micro_batch: Count = 1
     recompute: str = "none"
     sequence_parallel: bool = False
@@ -116,8 +129,6 @@ class Strategy:
     made_by = "Strategy(tensor=8, data=4, ...)"
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
-            object.__setattr__(self, name, int(whole(name, getattr(self, name))))
         for name, levels in LEVELS.items():
             one_of(name, getattr(self, name), levels)
         for name in STRATEGY_SWITCHES:
@@ -131,8 +142,8 @@ class Strategy:
             raise ValueError(
                 f"interleave is {self.interleave} with pipeline 1: give pipeline 2 or more, or interleave 1"
             )
-        spread = ("tensor", "context", "data") if self.whole_experts else ("context", "data")
-        if int(np.prod([getattr(self, name) for name in spread])) % self.expert:
+        spread = self._expert_dimensions
+        if math.prod(getattr(self, name) for name in spread) % self.expert:
             sizes = " x ".join(str(getattr(self, name)) for name in spread)
             raise ValueError(
                 f"expert is {self.expert}: give a divisor of {' x '.join(spread)}, {sizes} "
@@ -144,19 +155,24 @@ class Strategy:
         """GPUs of the job, N = t c p d."""
         return self.tensor * self.context * self.pipeline * self.data
 
+    @property
+    def _expert_dimensions(self) -> tuple[str, ...]:
+        """Dimensions of the ranks that experts are spread over."""
+        return ("tensor", "context", "data") if self.whole_experts else ("context", "data")
+
     @checked
-    def microbatches(self, global_batch: NonNegativeInt) -> int:
+    def microbatches(self, global_batch: Count) -> int:
         """Micro-batches that a pipeline runs in one step: m = B / (d b). Raises ValueError unless whole.
 
         global_batch: B [sequences].
         """
-        each = self.data * self.micro_batch
-        if global_batch < 1 or global_batch % each:
+        together = self.data * self.micro_batch  # sequences that run at a time
+        if global_batch % together:
             raise ValueError(
                 f"global_batch is {global_batch}: give a multiple of data x micro_batch, "
-                f"{self.data} x {self.micro_batch} = {each}"
+                f"{self.data} x {self.micro_batch} = {together}"
             )
-        return global_batch // each
+        return global_batch // together
 
     @checked
     def columns(self, global_batch: NonNegativeInt) -> dict[str, int]:
@@ -191,7 +207,7 @@ class Strategy:
         uneven = [name for name in _SPLIT_WIDTHS if getattr(model, name) % self.tensor]
         of_width = f"a divisor of {uneven[0]} {getattr(model, uneven[0])}" if uneven else ""
         of_experts = f": give a divisor of experts {model.experts}" if model.experts else ""
-        each = self.data * self.micro_batch
+        together = self.data * self.micro_batch
         remedies = {
             "heads": f"tensor is {self.tensor}: give "
             + (of_width or f"a divisor or a multiple of kv_heads {model.kv_heads}"),
@@ -199,36 +215,37 @@ class Strategy:
             f"{self.ends_as_layers}: give at most one chunk for each of layers {model.layers}, and more than one stage "
             "for ends as layers",
             "batch": f"global_batch is {global_batch}: give a multiple of data x micro_batch, "
-            f"{self.data} x {self.micro_batch} = {each}",
-            "interleave": f"interleave is {self.interleave}: give 1, or at most {-(-global_batch // each)} stages, one "
-            f"for each micro-batch, not {self.pipeline}",
+            f"{self.data} x {self.micro_batch} = {together}",
+            "interleave": f"interleave is {self.interleave}: give 1, or at most {-(-global_batch // together)} stages, "
+            f"one for each micro-batch, not {self.pipeline}",
             "sequence": f"context is {self.context}, sequence_parallel {self.sequence_parallel}: give a divisor of "
             f"sequence_length {model.sequence_length} as context, or as context x tensor",
             "experts": f"expert is {self.expert}" + (of_experts or f", but {model.name} has no experts: give 1"),
         }
         wrong = indivisible(model, {**vars(self), "global_batch": global_batch})
-        if found := [remedies[reason] for reason in remedies if wrong[reason]]:
-            raise ValueError(f"{'; '.join(found)} ({model.name})")
+        if faults := [remedies[reason] for reason in remedies if wrong[reason]]:
+            raise ValueError(f"{'; '.join(faults)} ({model.name})")
         return self._oddities(model, self.microbatches(global_batch))
 
     def _oddities(self, model: Transformer, microbatches: int) -> tuple[str, ...]:
-        found, multiple = [], _VOCABULARY_MULTIPLE * self.tensor
+        """What is odd but allowed, as texts."""
+        texts, multiple = [], _VOCABULARY_MULTIPLE * self.tensor
         if model.kv_heads % self.tensor:
-            found.append(f"kv_heads {model.kv_heads} over tensor {self.tensor}: heads of keys and values are copied")
+            texts.append(f"kv_heads {model.kv_heads} over tensor {self.tensor}: heads of keys and values are copied")
         if model.vocabulary % self.tensor:
             padded = -(-model.vocabulary // multiple) * multiple
-            found.append(f"vocabulary {model.vocabulary} is padded to {padded}, a multiple of {multiple}")
+            texts.append(f"vocabulary {model.vocabulary} is padded to {padded}, a multiple of {multiple}")
         places = model.layers + 2 * self.ends_as_layers
         if places % (self.pipeline * self.interleave):
-            found.append(
+            texts.append(
                 f"layers {model.layers} do not divide over {self.pipeline} stages x {self.interleave} chunks: the "
                 f"fullest stage has {-(-places // self.pipeline)}"
             )
         if microbatches < self.pipeline:
-            found.append(
+            texts.append(
                 f"{microbatches} micro-batches leave some of {self.pipeline} pipeline stages idle at all times"
             )
-        return tuple(found)
+        return tuple(texts)
 
     def _shape(self) -> tuple[int, ...]:
         """Sizes of the rank grid, the slowest dimension first."""
@@ -241,11 +258,11 @@ class Strategy:
         rank: of any shape, each array of the answer has it. Raises ValueError for a rank that does not exist.
         """
         ranks = whole("rank", rank, 0, self.gpus - 1)
-        found = dict(zip(reversed(self.order), np.unravel_index(ranks, self._shape()), strict=True))
+        places = dict(zip(reversed(self.order), np.unravel_index(ranks, self._shape()), strict=True))
         replica, size = np.zeros_like(ranks), 1
         for name in self._dimensions("expert"):
-            replica, size = replica + found[name] * size, size * getattr(self, name)
-        return {name: np.asarray(found[name]) for name in DIMENSIONS} | {"expert": replica % self.expert}
+            replica, size = replica + places[name] * size, size * getattr(self, name)
+        return {name: np.asarray(places[name]) for name in DIMENSIONS} | {"expert": replica % self.expert}
 
     def rank_of(
         self, tensor: ArrayLike = 0, context: ArrayLike = 0, data: ArrayLike = 0, pipeline: ArrayLike = 0
@@ -266,16 +283,16 @@ class Strategy:
         ValueError
             For a place that does not exist.
         """
-        given = {"tensor": tensor, "context": context, "data": data, "pipeline": pipeline}
-        places = [whole(name, given[name], 0, getattr(self, name) - 1) for name in reversed(self.order)]
+        by_name = {"tensor": tensor, "context": context, "data": data, "pipeline": pipeline}
+        places = [whole(name, by_name[name], 0, getattr(self, name) - 1) for name in reversed(self.order)]
         return np.asarray(np.ravel_multi_index(tuple(np.broadcast_arrays(*places)), self._shape()))
 
     def _dimensions(self, kind: str) -> list[str]:
         """Dimensions that a kind of group spans, the fastest first."""
-        one_of("kind", kind, GROUP_KINDS)
-        whole = kind.startswith("expert") and self.whole_experts
-        spread = ("tensor", "context", "data") if whole else ("context", "data")
-        return [kind] if kind in DIMENSIONS else [name for name in self.order if name in spread]
+        if one_of("kind", kind, GROUP_KINDS) in DIMENSIONS:
+            return [kind]
+        spread = self._expert_dimensions if kind.startswith("expert") else ("context", "data")
+        return [name for name in self.order if name in spread]
 
     def groups(self, kind: str) -> NDArray[np.int64]:
         """Ranks of every group of a kind [groups, members], members in their order within the group.
@@ -287,11 +304,11 @@ class Strategy:
         grid, names = np.arange(self.gpus).reshape(self._shape()), list(reversed(self.order))
         spanned = self._dimensions(kind)[::-1]
         axes = [names.index(name) for name in spanned]
-        members = int(np.prod([getattr(self, name) for name in spanned]))
-        found = np.moveaxis(grid, axes, range(-len(axes), 0)).reshape(-1, members)
+        members = math.prod(getattr(self, name) for name in spanned)
+        groups = np.moveaxis(grid, axes, range(-len(axes), 0)).reshape(-1, members)
         if not kind.startswith("expert"):
-            return found
-        runs = found.reshape(-1, members // self.expert, self.expert)
+            return groups
+        runs = groups.reshape(-1, members // self.expert, self.expert)
         runs = runs if kind == "expert" else runs.swapaxes(1, 2)
         return runs.reshape(-1, runs.shape[2])
 

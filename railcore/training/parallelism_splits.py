@@ -34,7 +34,7 @@ def pure_strategies(degree: int) -> dict[str, Strategy]:
 def parallelism_comparison(
     model: Transformer, mixture: Transformer, machine: Machine, degree: Count, batch: int
 ) -> pd.DataFrame:
-    """What each of `pure_strategies` splits, compared with one GPU that has the whole batch, and what a GPU sends.
+    """What each of `pure_strategies` splits, beside one GPU that has the whole batch, and what a GPU sends.
 
     A GPU takes its part of the batch at once, a pipeline as `degree` micro-batches. Embeddings are left out. EP is
     shown on the mixture, without what its data ranks split and send; CP without the sum of gradients.
@@ -72,8 +72,8 @@ def parallelism_comparison(
         if name == "EP":
             split = [key for key in split if data[key] == alone[key]]
         table = transfer_table(shape, replace(strategy, micro_batch=1), batch, MODERN)
-        own = {"EP": "expert", "CP": "context"}.get(name)
-        table = table[(table["kind"] == own) if own else ~table["stages"].isin(("first", "last", "ends"))]
+        kind = {"EP": "expert", "CP": "context"}.get(name)
+        table = table[(table["kind"] == kind) if kind else ~table["stages"].isin(("first", "last", "ends"))]
         compute = " ".join(key.removesuffix("_s").removesuffix("_run") for key in split if key.endswith(("_s", "_run")))
         passes = table["pass"].replace("after", "backward") + ":" + table["operation"]
         rows.append(
@@ -90,16 +90,16 @@ def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int)
     t, c, p, d = strategy.tensor, strategy.context, strategy.pipeline, strategy.data
     columns = strategy.columns(batch) | {"micro_batch": batch // (d * p)}
     states = model.state_bytes(t, p, d * c, columns["sharding"], strategy.expert, whole_layers=0)
-    places = (columns["micro_batch"], t, c, strategy.sequence_parallel, columns["recompute"])
-    kept = sum(model.layer_activation_bytes(*places, fused_attention=True).values())
-    key = {name: np.array([columns[name]]) for name in LAYER_COLUMNS}
+    split = (columns["micro_batch"], t, c, strategy.sequence_parallel, columns["recompute"])
+    kept = sum(model.layer_activation_bytes(*split, fused_attention=True).values())
+    row = {name: np.array([columns[name]]) for name in LAYER_COLUMNS}
     rates = layer_costs(
         model,
         machine.changed(memory_Bps=UNLIMITED_BANDWIDTH, kernel_s=0.0, processors=1, attention_ramp=0.0),
         MODERN,
-        key,
+        row,
     )
-    moves = layer_costs(model, machine.changed(kernel_s=0.0), MODERN, key)
+    moves = layer_costs(model, machine.changed(kernel_s=0.0), MODERN, row)
     return {
         **{f"{name}_bytes": float(size) for name, size in states.items()},
         "experts_bytes": float(WEIGHT_BYTES * model.stage_parameters(t, p, strategy.expert)[1]),

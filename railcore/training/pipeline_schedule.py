@@ -18,7 +18,7 @@ What a transfer does to the stages is one of TRANSFERS:
 `photonics.timetable` times every event of a schedule, also of stages that differ; tests hold both to each other.
 
 Sources: railonly2025, Fig. 6 and section "Iteration time modeling"; Huang et al. 2019 (gpipe); Narayanan et al. 2021,
-section 2.2 (1f1b, interleaved); DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (DualPipe).
+section 2.2 (1f1b, interleaved).
 """
 
 from typing import Any
@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.catalog.checks import Floats, Ints, at_least, one_of, positive, whole
-from railcore.compiled import Arithmetic, larger, smaller
+from railcore.catalog.checks import Floats, Ints, one_of, whole
+from railcore.compiled import Arithmetic, smaller
 
 SCHEDULE_KINDS = ("gpipe", "1f1b", "interleaved")
 TRANSFERS = ("overlapped", "duplex", "blocking")
@@ -37,14 +37,14 @@ LAYERS_IN_MEMORY = 2  # whose activations stay on the GPU where they are offload
 def critical_sends(
     stages: ArrayLike, microbatches: ArrayLike, chunks: ArrayLike = 1, kind: str = "1f1b", transfers: str = "overlapped"
 ) -> Ints:
-    """Transfers that lengthen the iteration, in closed form, for stages of equal time: 0 for p = 1, else
+    """Number of transfers that lengthen the iteration, for stages of equal time. For p = 1 it is 0, else
 
     - overlapped: gpipe 2 (p - 1), 1f1b 2 (p - 1) + 2 floor((m - 1) (p - 1) / p), interleaved 2 (p v - 1);
     - duplex: gpipe 2 (p + m - 2), 1f1b 2 (p + m - 2) less 1 for m > 1; with p = 2 m + 1;
     - blocking: gpipe 2 (p - 1) + 4 (m - 1), 1f1b 2 (p + m - 2) + 2 max(0, m - 3); with p = 2 both 2 m.
 
     Exact for overlapped up to c = min(t_f, t_b) / v, for duplex always, for blocking up to half of min(t_f, t_b) in
-    1f1b and always in gpipe; beyond that a lower bound. Read off timetables.
+    1f1b and always in gpipe; beyond that a lower bound. The forms were found from timetables.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def pipeline_bubble_time(
     Parameters
     ----------
     stages, microbatches, chunks, kind, transfers
-        As in `critical_sends`, which gives n; its limits hold here too.
+        As for `critical_sends`, which gives n; it says where that is exact.
     forward_s, backward_s
         t_f and t_b of a micro-batch in a whole stage, all stages alike [s].
     send_s
@@ -108,17 +108,17 @@ def pipeline_bubble_time(
     railonly2025, "Pipeline Bubble Time"; Narayanan et al. 2021, section 2.2.
     """
     n = critical_sends(stages, microbatches, chunks, kind, transfers)
-    times = positive("forward_s", forward_s, "seconds") + positive("backward_s", backward_s, "seconds")
-    return (np.asarray(stages) - 1) * times / np.asarray(chunks) + n * at_least("send_s", send_s)
+    times = np.asarray(forward_s, float) + np.asarray(backward_s, float)
+    return (np.asarray(stages) - 1) * times / np.asarray(chunks) + n * np.asarray(send_s, float)
 
 
 @Arithmetic
 def microbatches_in_flight(p: Any, m: Any, v: Any, i: Any) -> Any:
     """Micro-batches whose activations a stage holds at once in 1f1b or interleaved, a chunk counting 1/v.
 
-    min(m, (w + 1 + r (v - 1)) / v) with w forward passes before the first backward one: p - 1 - i, with chunks
-    2 (p - 1 - i) + (v - 1) p. r = m mod p: a rest of the micro-batches joins a group of p, and waits with it.
-    Arithmetic of one strategy or of arrays, as `critical_path` is.
+    min(m, (w + 1 + r (v - 1)) / v). w is the number of forward passes before the first backward one: p - 1 - i, with
+    chunks 2 (p - 1 - i) + (v - 1) p. r = m mod p micro-batches that fill no group of p join the one before.
+    Plain arithmetic: of numbers, or of arrays.
 
     Parameters
     ----------
@@ -135,38 +135,10 @@ def microbatches_in_flight(p: Any, m: Any, v: Any, i: Any) -> Any:
     return smaller((p - i + (v > 1) * (p - 1 - i) + (v - 1) * p + rest) / v, m)
 
 
-@Arithmetic
-def dualpipe_bubble_time(stages: Any, forward_s: Any, backward_s: Any, weights_s: Any, filled: Any = 1.0) -> Any:
-    """Time of an iteration in which a rank of a pipeline from both ends (DualPipe) does not compute.
-
-    (p / 2 - 1) (F&B + B - 3 W), where F&B = t_f + t_b is a forward and a backward pass beside each other, B = t_b, and
-    W the products of the weights' gradients in it. Arithmetic, as `microbatches_in_flight`.
-
-    Parameters
-    ----------
-    stages
-        p, even; each rank has two of them, one from each end.
-    forward_s, backward_s, weights_s
-        t_f, t_b and W of a micro-batch in a stage [s].
-    filled
-        Share of the 3 W that there is. The schedule asks for 2 p micro-batches; fewer are taken to fill m / 2 p of it.
-
-    Returns
-    -------
-    Seconds.
-
-    References
-    ----------
-    DeepSeek-AI 2024, arXiv:2412.19437, Section 3.2.1 and Table 2.
-    """
-    each = forward_s + 2 * backward_s - 3 * filled * weights_s
-    return larger(stages / 2 - 1, 0.0) * larger(each, 0.0)
-
-
 def checked_sizes(
     kind: str, stages: ArrayLike, microbatches: ArrayLike, chunks: ArrayLike, transfers: str = "overlapped"
 ) -> tuple[Ints, Ints, Ints]:
-    """Stages, micro-batches and chunks as integers of one shape, and what does not go together refused.
+    """Stages, micro-batches and chunks as integers of one shape.
 
     Parameters
     ----------
@@ -182,7 +154,7 @@ def checked_sizes(
     Raises
     ------
     ValueError
-        Naming the argument that is out of range.
+        Naming the argument that is out of range or does not fit the others.
     """
     one_of("kind", kind, SCHEDULE_KINDS)
     one_of("transfers", transfers, TRANSFERS)

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from railcore.catalog.arguments import Positive
 from railcore.training.formats import BF16, ELEMENT_BYTES, LinearFormat
 from railcore.training.machine import Machine
 
@@ -26,9 +25,12 @@ def product_time(
 ) -> np.ndarray:
     """Time of `batch` matrix products of m x k by k x n: 2 W P A k / R + bytes / B_HBM + kernel start.
 
-    W whole waves, batch x tiles over the P processors, rounded up; A elements in a tile of _TILE, laid whichever way
-    covers the result with fewer elements (the first of equals); a side shorter than the tile's takes the next multiple
-    of _TILE_STEP. R the machine's rate. Operands and result pass HBM once.
+    - W: waves of tiles over the P processors, rounded up to whole ones.
+    - A: elements of a tile, _TILE or _TILE turned, whichever covers the result with fewer elements. A side of the
+      result that is shorter than the tile's takes the next multiple of _TILE_STEP.
+    - R: the machine's rate.
+
+    Operands and result pass HBM once.
 
     Parameters
     ----------
@@ -40,7 +42,7 @@ def product_time(
         Number format of the operands, bf16 or that of the machine's linear layers. They are cast from bf16, and each
         cast serves two products.
     weights
-        Whether the k x n operand is weights, whose cast serves all micro-batches; else it is cast too.
+        Whether the k x n operand is weights, whose cast serves all micro-batches and is not counted here.
     result_bytes
         Moved for each element of the result: 2 to write it, twice its size where it is added to what is there.
     share
@@ -60,7 +62,7 @@ def product_time(
 
 
 def _tiles(m: Any, n: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Tiles of an m x n result and elements of a tile, laid whichever way needs less."""
+    """Tiles of an m x n result and elements of a tile, of the two ways to lay it the one that needs fewer elements."""
     (upright, upright_area), (turned, turned_area) = (_tiling(m, n, *sides) for sides in (_TILE, _TILE[::-1]))
     less = turned * turned_area < upright * upright_area
     return np.where(less, turned, upright), np.where(less, turned_area, upright_area)
@@ -90,9 +92,9 @@ def product_passes(
     machine, m, n, k, batch, form
         As for `product_time`: m x k inputs by k x n weights.
     gradient_bytes
-        Moved for each element of the weights' gradient, as result_bytes there.
+        Moved for each element of the weights' gradient.
     aligned
-        Whether sides do not matter: of keys and values, and of a vocabulary, which software pads.
+        Whether sides are taken as aligned: those of keys and values, and of a vocabulary, which software pads.
 
     Returns
     -------
@@ -103,39 +105,3 @@ def product_passes(
     share = np.where(odd & (not aligned), machine.rates.unaligned_share, 1.0)
     forward, inputs = (product_time(machine, m, a, b, batch, form, share=share) for a, b in ((n, k), (k, n)))
     return forward, inputs, product_time(machine, k, n, m, batch, form, False, gradient_bytes, share)
-
-
-def sustained_share(
-    machine: Machine, sizes: list[tuple[int, int, int]], rate_flops: Positive, form: LinearFormat
-) -> float:
-    """Share of the dense peak with which `product_time` gives a measured rate of large products.
-
-    A published rate counts operands that pass HBM and the start of the kernel, which product_time adds to the time of
-    the processors; and part of its last wave is idle. What is left is share = C / (sum 2 m n k / rate - rest), C the
-    time of the processors at the peak. For products whose operands take most of the time it is above 1: take larger
-    ones.
-
-    Parameters
-    ----------
-    machine
-        The GPU, in the precision of the products.
-    sizes
-        Rows, columns and inner side of the products that were measured together.
-    rate_flops
-        2 m n k of all of them over their time [FLOP/s].
-    form
-        Number format of the operands, cast before.
-
-    Returns
-    -------
-    Share, for the catalog's rows matmul_sustained.
-    """
-    if not sizes:
-        raise ValueError("sizes is empty: give at least one product")
-    form = form if form is BF16 else form._replace(cast_bytes=0)
-    whole, half = (
-        sum(float(product_time(machine.changed(linear_fraction=f, bf16_fraction=f), *mnk, form=form)) for mnk in sizes)
-        for f in (1.0, 0.5)
-    )
-    at_peak = half - whole
-    return at_peak / (sum(2.0 * m * n * k for m, n, k in sizes) / rate_flops - (whole - at_peak))

@@ -4,7 +4,6 @@ Symbols as in `transformer`; b sequences of a micro-batch, t tensor, c context, 
 of a micro-batch on a rank. All numbers are arrays of the columns' shape.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from railcore.training.expert_dispatch import capacity_copies
 from railcore.training.formats import ELEMENT_BYTES
 from railcore.training.machine import Machine
 from railcore.training.rank_order import GroupLevels, group_levels
@@ -125,19 +123,19 @@ class Rank:
         return np.where(self.sequence_parallel, self.tensor, 1.0)
 
     @property
-    def fp8(self) -> bool:
+    def narrow(self) -> bool:
         """Whether linear layers compute in 8 bits or fewer."""
         return self.precision != "bf16"
 
     @property
     def operators(self) -> np.ndarray:
-        """Operators of a layer whose activations tensor ranks exchange, routed experts apart."""
+        """Operators of a layer whose activations tensor ranks exchange; routed experts are counted apart."""
         both = 1 if self.model.parallel_block else 2
         return both - self.mixtures * (0 if self.model.shared_hidden else 1)
 
     @cached_property
     def copies(self) -> float:
-        """Rows that the experts of the busiest rank compute, over its own tokens."""
+        """Rows that the experts of the busiest rank compute, for each of its own tokens."""
         return expert_rows(self.model, self.runtime)
 
     @cached_property
@@ -152,7 +150,7 @@ class Rank:
 
     @property
     def expert_tokens(self) -> np.ndarray:
-        """Rows of one expert, u q e / E of q `copies`."""
+        """Rows of one expert, u q e / E, q = `copies`."""
         ranks = np.asarray(self.columns["expert"], float)
         return self.tokens / self.expert_slices * self.copies * ranks / max(self.model.experts, 1)
 
@@ -163,7 +161,7 @@ class Rank:
 
     @property
     def dispatched_tokens(self) -> np.ndarray:
-        """Tokens that a rank sends to the experts: its slice of them, or all where tensor ranks have no slices."""
+        """Tokens that a rank sends to the experts: its slice where tensor ranks split them, else all."""
         return self.tokens / np.where(self.sequence_parallel | self.whole_experts, self.tensor, 1.0)
 
     @cached_property
@@ -173,47 +171,44 @@ class Rank:
 
 
 def mixture_shares(model: Transformer, pipeline: Any) -> tuple[Any, Any]:
-    """Share of mixture layers on the first and on the last of p stages.
+    """Share of mixture layers on the first and on the last of p stages. pipeline: p, a number or an array.
 
     Without dense first layers, and without a pipeline, it is the model's on both. Else a stage has n = ceil(L / p)
     layers, and as many of the dense ones as lie there.
-
-    Parameters
-    ----------
-    model
-        A transformer.
-    pipeline
-        p, a number or an array.
-
-    Returns
-    -------
-    Shares, of its shape.
     """
-    p, every = np.asarray(pipeline), model.mixture_share
+    p = np.asarray(pipeline)
     n = np.ceil(model.layers / p)
-    dense = np.minimum(model.dense_layers, n), np.clip(model.dense_layers - (model.layers - n), 0, n)
-    staged = (p > 1) & (model.dense_layers > 0)
-    first, last = (np.where(staged, (1 - some / n) / model.expert_layer_interval, every) for some in dense)
+    dense_on_first = np.minimum(model.dense_layers, n)
+    dense_on_last = np.clip(model.dense_layers - (model.layers - n), 0, n)
+    differ = (p > 1) & (model.dense_layers > 0)
+    first, last = (
+        np.where(differ, (1 - dense / n) / model.expert_layer_interval, model.mixture_share)
+        for dense in (dense_on_first, dense_on_last)
+    )
     return first, last
 
 
 def wide_dense_layers(model: Transformer) -> bool:
     """Whether dense first layers compute more than a mixture layer does.
 
-    Then the first stage of a pipeline may be the slowest, and the fullest, as well as the last one: times and memory
-    are computed with the layers of each, and the larger ones count.
+    Then the first stage of a pipeline may be the slowest and the fullest, or the last one: times and memory are
+    computed for both, and the larger ones count.
     """
     return model.dense_layers > 0 and model.ffn_hidden > model.top_k * model.expert_hidden + model.shared_hidden
 
 
 def expert_rows(model: Transformer, runtime: Runtime) -> float:
-    """Rows that the experts of the busiest rank compute, over its own tokens; padded to the capacity where it drops.
+    """Rows that the experts of the busiest rank compute, for each of its own tokens.
 
-    Raises ValueError for a capacity above the model's number of experts, which no routing fills.
+    k m with top_k k and imbalance m. With a capacity c it is k c: an expert takes at most c u k / E of the u tokens of
+    each rank, drops the rest, and computes zeros up to that. Raises ValueError for a capacity above the model's number
+    of experts, which no routing fills.
+
+    Sources: Lepikhin et al. 2020, arXiv:2006.16668, 2.2; Megatron-Core, moe README (moe-expert-capacity-factor,
+    moe-pad-expert-input-to-capacity).
     """
     if not model.experts:
         return 1.0
     if runtime.capacity > model.experts:
         raise ValueError(f"capacity is {runtime.capacity:g}: give at most experts {model.experts} of {model.name}")
-    capacity = runtime.capacity or math.inf
-    return float(capacity_copies(model.top_k, capacity, model.imbalance, padded=bool(runtime.capacity)))
+    return float(model.top_k * (runtime.capacity or model.imbalance))

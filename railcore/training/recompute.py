@@ -1,4 +1,4 @@
-"""What a layer keeps for its backward pass, and what selective recompute makes again of it, module by module.
+"""What a layer keeps for its backward pass, and what selective recompute makes again, module by module.
 
     module           made again in the backward pass
     core_attn        scores and their use of the values, where attention is not fused
@@ -8,8 +8,8 @@
     mlp              the feed-forward of dense layers, and what its tensor ranks exchange
     shared_experts   that of shared experts
     moe              the whole mixture: dispatch, routed and shared experts, and what their tensor ranks exchange
-    op               all but fused attention and every second product: keys, output, and of the feed-forward the
-                     second; gathers of tensor ranks. Of dense models
+    op               all but fused attention and every second product (these are made again: keys, output, and the
+                     second one of the feed-forward), and what tensor ranks gather. For dense models alone
 
 Symbols as in `rank`.
 
@@ -31,10 +31,10 @@ from railcore.training.transformer_memory import EVERY_OPERATOR
 
 
 def recomputed_compute(rank: Rank, machine: Machine) -> Any:
-    """Forward compute of the runtime's recompute_modules [s]: of core_attn nothing, of op its products.
+    """Forward compute of the runtime's recompute_modules [s]; without core_attn, and of op its products alone.
 
-    Products as in `layer_work.linear_times`; other kernels move what they have in `layer_work.elementwise_times` and
-    start once. What is part of another module counts once.
+    Products are those of `layer_work.linear_times`. Other kernels move the bytes of `layer_work.elementwise_times` and
+    start once. What is part of two modules counts once.
     """
     model, modules, form = rank.model, {*rank.runtime.recompute_modules}, rank.runtime.linear_format(machine)
     u, t, mixtures = rank.tokens, rank.tensor, rank.mixtures
@@ -52,36 +52,36 @@ def recomputed_compute(rank: Rank, machine: Machine) -> Any:
         h, slim = model.hidden, width / ranks
         return product(rows, (model.ffn_matrices - 1) * slim, h) + product(rows, h, slim)
 
-    found = 0 * u
+    seconds = 0 * u
     if EVERY_OPERATOR in modules:
         keys, heads = model.head_dim * model.kv_heads_of_rank(t), model.head_dim * model.heads / t
         inner, h = model.ffn_hidden / t, model.hidden
         second = (inner, h) if model.ffn_matrices > 2 else (h, inner)
-        return found + sum(product(u, *sides) for sides in ((keys, h), (h, heads), second))
+        return seconds + sum(product(u, *sides) for sides in ((keys, h), (h, heads), second))
     if "layernorm" in modules:
         norms = 1 if model.parallel_block else 2
-        found = found + kernel(4 * norms * model.hidden / rank.norm_ranks, norms)
+        seconds = seconds + kernel(4 * norms * model.hidden / rank.norm_ranks, norms)
     if "mla_up_proj" in modules and model.kv_rank:
         up = model.attention_matrices(t)[-3:-1]
         turned = 0 if model.positions else 4 * model.rope_dim * (model.heads + 1) / t
-        found = found + sum(product(u, *sides) for sides in up) + kernel(turned)
+        seconds = seconds + sum(product(u, *sides) for sides in up) + kernel(turned)
     if "mlp" in modules and model.mixture_layers < model.layers:
         dense = feed_forward(u, model.ffn_hidden, t) + activation(model.ffn_hidden)
-        found = found + (1 - mixtures) * dense
+        seconds = seconds + (1 - mixtures) * dense
     if model.experts and {"moe", "moe_act"} & modules:
         clamped = kernel(16 * model.clamped * model.expert_hidden * rank.copies / t, model.clamped)
-        found = found + mixtures * (activation(model.expert_hidden * rank.copies) + clamped)
+        seconds = seconds + mixtures * (activation(model.expert_hidden * rank.copies) + clamped)
     if model.experts and "moe" in modules:
         routed = rank.experts * feed_forward(rank.expert_tokens, model.expert_hidden, rank.expert_ranks)
-        found = found + mixtures * (routed + kernel(ordered_bytes(rank) / t))
+        seconds = seconds + mixtures * (routed + kernel(ordered_bytes(rank) / t))
     if model.shared_hidden and {"moe", "shared_experts"} & modules:
         shared = feed_forward(u, model.shared_hidden, t) + activation(model.shared_hidden)
-        found = found + mixtures * shared
-    return found
+        seconds = seconds + mixtures * shared
+    return seconds
 
 
 def ordered_bytes(rank: Rank) -> Any:
-    """Bytes of a token that are moved to order tokens by ranks, and where a rank has several experts by these."""
+    """Bytes moved for a token to order the tokens by ranks, and on a rank with several experts by experts."""
     return 8 * rank.model.hidden * rank.copies * (1 + (rank.experts > 1))
 
 
@@ -89,7 +89,7 @@ def recomputed_operators(rank: Rank) -> Any:
     """Share of a layer's `operators` whose exchange among tensor ranks selective recompute repeats, from 0 to 1."""
     modules = {*rank.runtime.recompute_modules}
     if EVERY_OPERATOR in modules:
-        return 0.5  # what is scattered is kept
+        return 0.5  # inputs are gathered again; results, which were scattered, are kept
     shared = bool(rank.model.shared_hidden) and bool({"moe", "shared_experts"} & modules)
     again = (1 - rank.mixtures) * ("mlp" in modules) + rank.mixtures * shared
     return again / np.where(rank.operators > 0, rank.operators, 1.0)
@@ -126,16 +126,16 @@ def kept_bytes(rank: Rank, recompute: Any, modules: Collection[str] | None = Non
         dropout=runtime.dropout,
         mixture_share=rank.mixtures,
         modules=runtime.recompute_modules if modules is None else modules,
-        element_bytes=runtime.element_bytes(rank.fp8),
+        element_bytes=runtime.element_bytes(rank.narrow),
         whole_experts=rank.expert_ranks < rank.tensor,
     )
     return sum(kinds.values())
 
 
 def working_bytes(kept: Sequence[Any], recompute: ArrayLike) -> Any:
-    """Activations of the layer that is made again [bytes]: all of it, or of modules what it did not keep.
+    """Activations of the layer that is made again [bytes]: all of them, or what selective recompute did not keep.
 
-    kept: of `kept_bytes`, by level of recompute. recompute: index in RECOMPUTE, of their shape.
+    kept: `kept_bytes` by level of recompute. recompute: index in RECOMPUTE, of their shape.
     """
     level = np.asarray(recompute)
     return kept[0] * (level == 2) + (kept[0] - kept[1]) * (level == 1)

@@ -50,10 +50,10 @@ def run_columns() -> dict[str, RunColumn]:
 def run_template() -> str:
     """A CSV to fill in: the columns, a row with their meaning, which is left out when it is read, and an example."""
     columns = run_columns()
-    meaning = {name: each.meaning + _needed(each) for name, each in columns.items()}
+    meaning = {name: column.meaning + _needed(column) for name, column in columns.items()}
     first = next(iter(columns))
     meaning[first] = f"{_COMMENT} {meaning[first]}"
-    return tables.csv_text(list(columns), [meaning, {name: each.example for name, each in columns.items()}])
+    return tables.csv_text(list(columns), [meaning, {name: column.example for name, column in columns.items()}])
 
 
 def write_run_template(path: Path) -> None:
@@ -80,9 +80,9 @@ def own_runs(path: str | None) -> pd.DataFrame:
     """
     if path is None:
         return published_runs().head(0)
-    found, rows = _found(path), []
-    for line, cells in _cells(found):
-        where = f"{found.name}, line {line}"
+    file, rows = _file(path), []
+    for line, cells in _cells(file):
+        where = f"{file.name}, line {line}"
         row = _row(where, cells)
         try:
             check_run(next(pd.DataFrame([row]).itertuples()))
@@ -92,18 +92,17 @@ def own_runs(path: str | None) -> pd.DataFrame:
             ) from None
         rows.append(row)
     if not rows:
-        raise ValueError(f"{found} has no runs: write one below the header, or leave the file out")
+        raise ValueError(f"{file} has no runs: write one below the header, or leave the file out")
     return with_groups(pd.DataFrame(rows))
 
 
-def _found(path: str) -> Path:
+def _file(path: str) -> Path:
     """The file, from the project's folder (kernels run in another) or from the current one."""
-    given = Path(path).expanduser()
-    places = [folder / given for folder in (files.ROOT, Path())]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
+    places = [folder / Path(path).expanduser() for folder in (files.ROOT, Path())]
+    file = next((place for place in places if place.is_file()), None)
+    if file is None:
         raise ValueError(f"runs is {path!r}: no such file in {files.ROOT.resolve()}; give its full path")
-    return found
+    return file
 
 
 def _cells(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
@@ -113,21 +112,21 @@ def _cells(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is no text in UTF-8 ({error}): save it as CSV in UTF-8") from None
     reader, columns = csv.DictReader(io.StringIO(text)), run_columns()
-    given = list(reader.fieldnames or [])
-    known = [*columns, "use"]  # which the published table has, of no use here
-    for name in given:
-        if name not in known:
-            near = catalog.nearest_names(name, known)
+    header = list(reader.fieldnames or [])
+    names = [*columns, "use"]  # the published table has "use", which does nothing here
+    for name in header:
+        if name not in names:
+            near = catalog.nearest_names(name, names)
             raise ValueError(f"{path.name}, line 1: column {name!r} is not known: the nearest are {near}; use commas")
-        if given.count(name) > 1:
+        if header.count(name) > 1:
             raise ValueError(f"{path.name}, line 1: column {name!r} is there twice: leave one")
     for column in columns.values():
-        if column.needed == "yes" and column.column not in given:
+        if column.needed == "yes" and column.column not in header:
             raise ValueError(f"{path.name}, line 1: column {column.column!r} is missing: add it, {column.meaning}")
     for row in _lines(path, reader):
         extra = row.pop(None, None)  # type: ignore[call-overload]
         cells = {name: (value or "").strip() for name, value in row.items()}
-        if not any(cells.values()) or cells[given[0]].startswith(_COMMENT):
+        if not any(cells.values()) or cells[header[0]].startswith(_COMMENT):
             continue
         if extra:
             where = f"{path.name}, line {reader.line_num}"
@@ -147,48 +146,46 @@ def _lines(path: Path, reader: csv.DictReader) -> Iterator[dict[str, str]]:
 
 def _row(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
     """A run with every column, checked one by one."""
-    read: dict[str, Any] = {
-        column: _value(where, each, cells.get(column, "")) for column, each in run_columns().items()
-    }
-    name = read["architecture"] or ""
+    run: dict[str, Any] = {name: _value(where, column, cells.get(name, "")) for name, column in run_columns().items()}
+    name = run["architecture"] or ""
     sizes = _sizes_of(catalog_model(name)) if name else {}
     for column, size in sizes.items():
-        if read[column] is not None and column not in ("layers", "seq_len", "vocab") and read[column] not in size:
-            raise ValueError(f"{where}: {column} is {read[column]}, but {name} has {size[0]}: leave it blank")
-    if missing := [column for column in _SHAPE if read[column] is None and not sizes]:
+        if run[column] is not None and column not in ("layers", "seq_len", "vocab") and run[column] not in size:
+            raise ValueError(f"{where}: {column} is {run[column]}, but {name} has {size[0]}: leave it blank")
+    if missing := [column for column in _SHAPE if run[column] is None and not sizes]:
         meaning = run_columns()[missing[0]].meaning
         raise ValueError(f"{where}: {missing[0]} is blank, without an architecture: give {meaning}")
-    read |= {column: size[0] for column, size in sizes.items() if read[column] is None}
-    counts = {"kv_heads": read["heads"], "experts": 0, "top_k": 1}
+    run |= {column: size[0] for column, size in sizes.items() if run[column] is None}
+    counts = {"kv_heads": run["heads"], "experts": 0, "top_k": 1}
     counts |= dict.fromkeys(("tp", "cp", "pp", "ep", "interleave", "microbatch", "expert_tensor"), 1)
-    read |= {column: value for column, value in counts.items() if read[column] is None}
-    read["dp"] = read["dp"] or max(read["gpus"] // math.prod(read[each] or 1 for each in _DEGREES), 1)
-    if (product := math.prod(read[each] or 1 for each in _DEGREES)) != read["gpus"]:
-        degrees = " x ".join(f"{each} {read[each]}" for each in _DEGREES)
-        raise ValueError(f"{where}: gpus is {read['gpus']}, but {degrees} = {product}: change one of them")
-    read["capacity"] = read["capacity"] or 0.0
-    if read["released"] and not read["runtime"]:
+    run |= {column: value for column, value in counts.items() if run[column] is None}
+    run["dp"] = run["dp"] or max(run["gpus"] // math.prod(run[name] or 1 for name in _DEGREES), 1)
+    if (product := math.prod(run[name] or 1 for name in _DEGREES)) != run["gpus"]:
+        degrees = " x ".join(f"{name} {run[name]}" for name in _DEGREES)
+        raise ValueError(f"{where}: gpus is {run['gpus']}, but {degrees} = {product}: change one of them")
+    run["capacity"] = run["capacity"] or 0.0
+    if run["released"] and not run["runtime"]:
         try:
-            read["runtime"] = runtime_of(str(read["platform"]), str(read["released"])).name
+            run["runtime"] = runtime_of(str(run["platform"]), str(run["released"])).name
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
     texts = {
         "source": YOURS,
-        "runtime": newest_runtime(read["platform"]).name,
+        "runtime": newest_runtime(run["platform"]).name,
         "recompute": "none",
         "sharding": "optimizer",
-        "sequence_parallel": int(read["tp"] > 1),
+        "sequence_parallel": int(run["tp"] > 1),
         "pipeline_layout": "even",
         "kind": "measured",
     }
-    if read["experts"]:
-        dispatch = "drop" if read["capacity"] else "dropless"
+    if run["experts"]:
+        dispatch = "drop" if run["capacity"] else "dropless"
         texts |= {"dispatch": dispatch, "dispatcher": "alltoall", "expert_overlap": 0, "graphs": "none"}
-    read |= {column: value for column, value in texts.items() if read[column] in (None, "")}
-    read["software"] = read["software"] or read["runtime"]
-    read["model"] = read["model"] or name or f"{read['layers']} layers of {read['hidden']}"
-    blank = {column: "" for column, value in read.items() if value is None}
-    return {**read, **blank, "use": YOURS}
+    run |= {column: value for column, value in texts.items() if run[column] in (None, "")}
+    run["software"] = run["software"] or run["runtime"]
+    run["model"] = run["model"] or name or f"{run['layers']} layers of {run['hidden']}"
+    blank = {column: "" for column, value in run.items() if value is None}
+    return {**run, **blank, "use": YOURS}
 
 
 def _sizes_of(model: Transformer) -> dict[str, tuple[int, ...]]:
@@ -219,8 +216,8 @@ def _value(where: str, column: RunColumn, text: str) -> object:
     if column.kind in ("number", "count"):
         return _number(where, column, text)
     if column.kind == "name":
-        if text not in (known := column.values.split()):
-            raise ValueError(f"{where}: {column.column} is {text!r}: give one of {', '.join(known)}, or leave it blank")
+        if text not in (names := column.values.split()):
+            raise ValueError(f"{where}: {column.column} is {text!r}: give one of {', '.join(names)}, or leave it blank")
         return int(text) if text.isdecimal() else text
     names = list(PRECISIONS) if column.kind == "precision" else catalog.names(f"{column.kind}s")
     if text not in names:

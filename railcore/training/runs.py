@@ -67,12 +67,12 @@ def training_duration(
         For a strategy that does not divide the GPUs, the model or the batch.
     """
     strategy.check(model, global_batch, gpus)
-    found = iteration_times(model, machine, strategy, runtime, global_batch=global_batch)
-    seconds, iterations = found.total_s.item(), tokens / (global_batch * model.sequence_length)
+    estimate = iteration_times(model, machine, strategy, runtime, global_batch=global_batch)
+    seconds, iterations = estimate.total_s.item(), tokens / (global_batch * model.sequence_length)
     flops = model.training_flops(global_batch)
     utilization = model_flops_utilization(flops, seconds, strategy.gpus, machine.rates.bf16_rate).item()
-    limit = found.limits.item()
-    return TrainingDuration(seconds, iterations, iterations * seconds, utilization, found.memory_bytes.item(), limit)
+    memory, limit = estimate.memory_bytes.item(), estimate.limits.item()
+    return TrainingDuration(seconds, iterations, iterations * seconds, utilization, memory, limit)
 
 
 def published_runs(use: str = "fit") -> pd.DataFrame:
@@ -135,7 +135,7 @@ def _strategy(row: Any) -> Strategy:
 
 
 def _modules(row: Any) -> tuple[str, ...]:
-    """What of a layer a run makes again; what is said in other words than the model's is not modelled."""
+    """Modules that a run makes again; none where the run names some that the model does not have."""
     names = tuple(row.recompute_modules.split())
     return names if set(names) <= {*RECOMPUTE_MODULES, EVERY_OPERATOR} else ()
 
@@ -207,10 +207,10 @@ def predictions(
         if row.nic_gbps:
             machine = machine.changed(nic_Bps=float(row.nic_gbps) * units.Gbps)
         software = replace(_runtime(row), **(runtime or {}))
-        found = iteration_times(_model(row), machine, _strategy(row), software, global_batch=row.global_batch)
-        memory, seconds = found.memory_bytes.item(), found.total_s.item()
-        fits, limit = memory <= machine.memory_bytes, found.limits.item()
-        rows.append((seconds, memory, fits, limit, *(found.breakdown[name].item() for name in TIME_PARTS)))
+        estimate = iteration_times(_model(row), machine, _strategy(row), software, global_batch=row.global_batch)
+        memory, seconds = estimate.memory_bytes.item(), estimate.total_s.item()
+        fits, limit = memory <= machine.memory_bytes, estimate.limits.item()
+        rows.append((seconds, memory, fits, limit, *(estimate.breakdown[name].item() for name in TIME_PARTS)))
     columns = ["modelled_s", "memory_bytes", "fit_in_memory", "limit", *TIME_PARTS]
     table = table.join(pd.DataFrame(rows, columns=columns, index=table.index))
     return table.assign(error=table["modelled_s"] / table["measured_iteration_s"] - 1)
@@ -233,7 +233,7 @@ def error_summary(table: pd.DataFrame, by: str | list[str] = "source") -> pd.Dat
 def software_times(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtimes: Sequence[str] = (),
 ) -> pd.DataFrame:
@@ -241,8 +241,14 @@ def software_times(
 
     Parameters
     ----------
-    model, machine, strategy, global_batch
-        As for `iteration_times`.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
+    global_batch
+        Sequences of an iteration.
     runtimes
         Of the catalog; by default all that have a date (`runtime_of`) and drive the machine's GPU.
 
@@ -250,13 +256,20 @@ def software_times(
     -------
     Columns runtime, iteration_s, limit and over_best, the fastest first; the best is the fastest that is feasible, if
     any is.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> table = rc.software_times("Llama-3 8B", "DGX H100", rc.Strategy(tensor=2, data=32), global_batch=256)
+    >>> table["runtime"].iloc[0]
+    'megatron-bridge2026'
     """
     machine = as_machine(machine)
     names = runtimes or dated_runtimes(machine)
     rows = []
     for name in names:
-        found = iteration_times(model, machine, as_strategy(strategy), name, global_batch=global_batch)
-        rows.append({"runtime": name, "iteration_s": found.total_s.item(), "limit": found.limits.item()})
+        estimate = iteration_times(model, machine, as_strategy(strategy), name, global_batch=global_batch)
+        rows.append({"runtime": name, "iteration_s": estimate.total_s.item(), "limit": estimate.limits.item()})
     table = pd.DataFrame(rows).sort_values("iteration_s", ignore_index=True)
     fits = table["iteration_s"][table["limit"] == "feasible"]
     return table.assign(over_best=table["iteration_s"] / (fits if len(fits) else table["iteration_s"]).min())

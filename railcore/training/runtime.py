@@ -41,14 +41,16 @@ class Runtime:
         are in one HB domain (userbuffers).
     fp8_tensor: gathers between tensor ranks move one byte an element in fp8.
     overlap_pipeline: with interleaved chunks, sends to the next stage are hidden behind other chunks.
-    scatter_gather: tensor ranks send a share of a replicated boundary each, and gather it.
+    scatter_gather: where all tensor ranks have the activations for the next stage, each sends a share of them, and the
+        receivers gather them.
     overlap_data: gradients and sharded weights are exchanged behind backward and forward passes.
     gradient_bytes: of a gradient on its way [bytes].
     accumulation_bytes: of a gradient in memory [bytes].
     sharded_gradients: with sharding "optimizer", a chunk's gradients leave when all its micro-batches have passed, and
         a rank keeps its share of them; two chunks are whole at a time.
-    moment_bytes, master_bytes: of the optimizer's two moments of a parameter each, and of its copy of the weights
-        besides those that are computed with: 4 for fp32, 2 for the bits that bf16 lacks, 0 for none [bytes].
+    moment_bytes: of each of the optimizer's two moments of a parameter [bytes].
+    master_bytes: of the optimizer's copy of a weight, besides the one that is computed with: 4 for fp32, 2 for the bits
+        that bf16 lacks, 0 for none [bytes].
     fp32_shards: with sharding "weights", a rank's share of the weights is the optimizer's copy alone, and is cast a
         layer at a time (PyTorch FSDP).
     schedule: of pipelines without chunks, one of PIPELINE_SCHEDULES.
@@ -70,10 +72,16 @@ class Runtime:
         or "op", as torchtitan does.
     fp8_activations: where linear layers compute in fp8, inputs of activation functions are kept in it too, and what
         attention made in 12 bits.
-    persistent_kernels: products keep all processors of the GPU. Beside a collective they take the machine's
-        overlap_slowdown; otherwise they lose the share of processors that the collective keeps.
+    persistent_kernels: products keep all processors of the GPU, and slow down beside a collective by the machine's
+        overlap_slowdown; else they lose the share of processors that the collective keeps.
 
     Raises ValueError naming the argument that is out of range.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rc.Runtime(name="ours", overlap_data=False)
+    Runtime('ours', overlap_data=False)
     """
 
     name: str = "modern"
@@ -132,8 +140,8 @@ class Runtime:
     def __repr__(self) -> str:
         """The name, and what is not as by default: short enough for help()."""
         values = ((field, getattr(self, field.name)) for field in fields(self)[1:])
-        own = [f"{field.name}={value!r}" for field, value in values if value != field.default]
-        return f"Runtime({', '.join([repr(self.name), *own])})"
+        changes = [f"{field.name}={value!r}" for field, value in values if value != field.default]
+        return f"Runtime({', '.join([repr(self.name), *changes])})"
 
     @property
     def graphs_of_parts(self) -> bool:
@@ -147,7 +155,7 @@ class Runtime:
 
     @property
     def selective_is_none(self) -> bool:
-        """Whether selective recompute changes nothing: of fused attention, and of no other module."""
+        """Whether selective recompute changes nothing: it repeats attention alone, which is fused."""
         return self.fused_attention and set(self.recompute_modules) <= {"core_attn"}
 
     def element_bytes(self, fp8: bool) -> ElementBytes:
@@ -167,9 +175,9 @@ class Runtime:
 
     @property
     def update_bytes(self) -> int:
-        """Bytes that Adam in one kernel moves for a parameter: states both ways, gradient, weight.
+        """Bytes that Adam in one kernel moves for a parameter: states both ways, gradient, weight, and 16 more.
 
-        And 16 to norm, clip and clear the gradient.
+        The 16 norm, clip and clear the gradient.
         """
         return 2 * self.optimizer_bytes + GRADIENT_BYTES + WEIGHT_BYTES + 16
 
@@ -194,7 +202,7 @@ class Runtime:
         return form
 
     def contends(self, machine: Machine) -> bool:
-        """Whether compute loses to a collective only as long as the HB interconnect is busy: both want the memory."""
+        """Whether compute slows down only while the HB interconnect is busy, because both need the memory."""
         return self.persistent_kernels and machine.collectives.memory_contention
 
     def interference(self, machine: Machine) -> float:
@@ -217,15 +225,15 @@ def catalog_runtime(name: str, **changes: Any) -> Runtime:
     Raises UnknownName, and ValueError for a row whose value is none of its kind.
     """
     item, kinds = catalog.item("runtimes", name), get_type_hints(Runtime)
-    read = {field.name: item[field.name] for field in fields(Runtime) if field.name in item}
-    for field, value in read.items():
+    values = {field.name: item[field.name] for field in fields(Runtime) if field.name in item}
+    for field, value in values.items():
         if kinds[field] is bool:
-            read[field] = bool(checks.one_of(f"{field} of {name}", value, (0, 1)))
+            values[field] = bool(checks.one_of(f"{field} of {name}", value, (0, 1)))
         elif kinds[field] is int:
-            read[field] = int(checks.whole(f"{field} of {name}", value, 0))
+            values[field] = int(checks.whole(f"{field} of {name}", value, 0))
         elif field == "recompute_modules":
-            read[field] = tuple(str(value).split())
-    return Runtime(**{**read, "name": name, **changes})
+            values[field] = tuple(str(value).split())
+    return Runtime(**{**values, "name": name, **changes})
 
 
 def checked_offload(offload: str | Sequence[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ outside of those ranges comes with a warning.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,15 +17,13 @@ from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog.arguments import (
-    FlopArray,
-    FlopRateArray,
-    NonNegativeArray,
     Positive,
     PositiveArray,
-    SecondsArray,
+    Quantities,
+    Range,
     checked,
 )
-from railcore.catalog.checks import one_of, positive, share
+from railcore.catalog.checks import one_of
 from railcore.catalog.units import day, significant
 
 SCALING_LAWS = ("Kaplan", "Hoffmann 1", "Hoffmann 2", "Hoffmann 3", "Hoffmann 3, rounded", "Besiroglu")
@@ -34,8 +32,13 @@ _PARAMETRIC_COEFFICIENTS = ("E", "A", "B", "alpha", "beta")
 _JOINT_COEFFICIENTS = ("N_c", "D_c", "alpha_N", "alpha_D")
 _DEPTH_LAW = "Levine"
 _UNBOUNDED = (0.0, np.inf)
+_Flop = Annotated[Quantities, Range(0, above_0=True, example="1e25 FLOP")]
+_FlopRate = Annotated[Quantities, Range(0, above_0=True, example="1 PFLOP/s")]
+_Seconds = Annotated[Quantities, Range(0, above_0=True, example="30 days")]
+_Utilization = Annotated[ArrayLike, Range(0, 1, above_0=True)]
 
 
+@checked
 @dataclass(frozen=True)
 class ScalingLaw:
     """A law N = N_0 (C / C_0)^a for the loss-optimal size, with the ranges of its experiments.
@@ -51,65 +54,55 @@ class ScalingLaw:
 
     name: str
     source: str
-    parameters_scale: float
-    compute_scale: float
-    exponent: float
+    parameters_scale: Positive
+    compute_scale: Positive
+    exponent: Annotated[float, Range(0, 1, above_0=True)]
     parameters_range: tuple[float, float]
     tokens_range: tuple[float, float]
     compute_range: tuple[float, float]
     loss_of: Callable[[ArrayLike, ArrayLike], np.ndarray] | None = None
 
-    def __post_init__(self) -> None:
-        positive("parameters_scale", self.parameters_scale)
-        positive("compute_scale", self.compute_scale, "FLOP")
-        share("exponent", self.exponent, above_0=True, below_1=True)
-
     @checked
-    def parameters(self, compute: FlopArray) -> np.ndarray:
+    def parameters(self, compute: _Flop) -> np.ndarray:
         """Loss-optimal parameters of a compute budget [FLOP]: N = N_0 (C / C_0)^a."""
-        return self.parameters_scale * (positive("compute", compute, "FLOP") / self.compute_scale) ** self.exponent
+        return self.parameters_scale * (np.asarray(compute, float) / self.compute_scale) ** self.exponent
 
     @checked
-    def tokens(self, compute: FlopArray) -> np.ndarray:
+    def tokens(self, compute: _Flop) -> np.ndarray:
         """Loss-optimal tokens of a compute budget [FLOP]: D = C / (6 N)."""
         return np.asarray(compute, float) / (FLOPS_PER_PARAMETER_TOKEN * self.parameters(compute))
 
     @checked
-    def compute(self, parameters: NonNegativeArray) -> np.ndarray:
+    def compute(self, parameters: PositiveArray) -> np.ndarray:
         """Compute for which a size is optimal [FLOP]: C = C_0 (N / N_0)^(1/a)."""
-        ratio = positive("parameters", parameters) / self.parameters_scale
-        return self.compute_scale * ratio ** (1 / self.exponent)
+        return self.compute_scale * (np.asarray(parameters, float) / self.parameters_scale) ** (1 / self.exponent)
 
     @checked
-    def loss(self, parameters: NonNegativeArray, tokens: NonNegativeArray) -> np.ndarray:
+    def loss(self, parameters: PositiveArray, tokens: PositiveArray) -> np.ndarray:
         """Loss of N parameters after D tokens [nats per token]. Raises ValueError where the law has none."""
         if self.loss_of is None:
             raise ValueError(f"law {self.name!r} gives no loss: take Kaplan, Hoffmann 3 or Besiroglu")
-        return self.loss_of(positive("parameters", parameters), positive("tokens", tokens))
+        return self.loss_of(parameters, tokens)
 
     @checked
-    def training_time(
-        self, parameters: NonNegativeArray, flops: FlopRateArray, utilization: NonNegativeArray = 1.0
-    ) -> np.ndarray:
+    def training_time(self, parameters: PositiveArray, flops: _FlopRate, utilization: _Utilization = 1.0) -> np.ndarray:
         """Training time for which a size is loss-optimal [s]: t = C(N) / (u F); flops F [FLOP/s], utilization u."""
-        return self.compute(parameters) / _rate(flops, utilization)
+        return self.compute(parameters) / (np.asarray(flops, float) * np.asarray(utilization, float))
 
     @checked
-    def parameters_after(
-        self, time: SecondsArray, flops: FlopRateArray, utilization: NonNegativeArray = 1.0
-    ) -> np.ndarray:
+    def parameters_after(self, time: _Seconds, flops: _FlopRate, utilization: _Utilization = 1.0) -> np.ndarray:
         """Loss-optimal parameters of a training time [s] on a machine: N(u F t)."""
-        return self.parameters(positive("time", time, "seconds") * _rate(flops, utilization))
+        return self.parameters(np.asarray(time, float) * (np.asarray(flops, float) * np.asarray(utilization, float)))
 
     @checked
-    def warnings(self, compute: FlopArray) -> tuple[str, ...]:
+    def warnings(self, compute: _Flop) -> tuple[str, ...]:
         """A text if the optimum of `compute` [FLOP] lies outside the experiments, else none."""
-        found = {
+        ranges = {
             "FLOP": (compute, self.compute_range),
             "parameters": (self.parameters(compute), self.parameters_range),
             "tokens": (self.tokens(compute), self.tokens_range),
         }
-        return _extrapolated(self.name, found)
+        return _extrapolated(self.name, ranges)
 
 
 class Shape(NamedTuple):
@@ -125,7 +118,7 @@ def fit_power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
 
     a = sum (u - mean u)(v - mean v) / sum (u - mean u)^2, log k = mean v - a mean u.
     """
-    u, v = np.log(positive("x", x)), np.log(positive("y", y))
+    u, v = np.log(np.asarray(x, float)), np.log(np.asarray(y, float))
     off = u - u.mean()
     exponent = (off * (v - v.mean())).sum() / (off * off).sum()
     return float(np.exp(v.mean() - exponent * u.mean())), float(exponent)
@@ -133,7 +126,7 @@ def fit_power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
 
 def parametric_loss(
     parameters: PositiveArray, tokens: PositiveArray, E: float, A: float, B: float, alpha: float, beta: float
-):
+) -> Any:
     """Loss of a model trained on tokens: L = E + A / N^alpha + B / D^beta.
 
     Parameters
@@ -177,7 +170,7 @@ def parametric_optimum(A: Positive, B: Positive, alpha: Positive, beta: Positive
 
 def joint_loss(
     parameters: PositiveArray, tokens: PositiveArray, N_c: Positive, D_c: Positive, alpha_N: Positive, alpha_D: Positive
-):
+) -> Any:
     """Loss of a model trained on tokens: L = ((N_c / N)^(alpha_N / alpha_D) + D_c / D)^alpha_D.
 
     Parameters
@@ -201,12 +194,24 @@ def joint_loss(
 
 @checked
 def scaling_law(name: str, reading: str = "table") -> ScalingLaw:
-    """A law of the catalog, one of SCALING_LAWS.
+    """A scaling law of the catalog.
 
     Kaplan: N = N_e C_min^p with C = 2 C_min, training at the critical batch size. Hoffmann 1 and 2 print a table and an
     exponent: reading "table" is the least squares of Table 3 or A3 (`fit_power_law`), "printed" the exponent of Table 2
     through the size projected for Gopher's compute. Hoffmann 3, as fitted or as printed ("rounded"), and Besiroglu:
-    `parametric_optimum`. Raises ValueError for another name or reading.
+    `parametric_optimum`.
+
+    name: one of SCALING_LAWS, such as "Hoffmann 2".
+    reading: "table", "printed" or "rounded".
+
+    Raises ValueError for another name or reading.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> law = rc.scaling_law("Hoffmann 2")
+    >>> rc.show(float(law.parameters_after("365 days", "1 EFLOP/s", 0.4)), "parameters", 2)
+    '290,000,000,000 parameters'
     """
     one_of("name", name, SCALING_LAWS)
     one_of("reading", reading, ("table", "printed"))
@@ -232,10 +237,9 @@ def scaling_law(name: str, reading: str = "table") -> ScalingLaw:
 
 def hoffmann_table(approach: int) -> pd.DataFrame:
     """Table 3 or A3 of Hoffmann et al. 2022 for approach 1, 2 or 3: parameters, compute_flop, tokens."""
-    one_of("approach", approach, (1, 2, 3))
     rows = [catalog.item("scaling_tables", name) for name in catalog.names("scaling_tables")]
-    found = [(row["parameters"], row[f"compute_{approach}"], row[f"tokens_{approach}"]) for row in rows]
-    return pd.DataFrame(found, columns=["parameters", "compute_flop", "tokens"])
+    values = [(row["parameters"], row[f"compute_{approach}"], row[f"tokens_{approach}"]) for row in rows]
+    return pd.DataFrame(values, columns=["parameters", "compute_flop", "tokens"])
 
 
 def optimal_models(names: Sequence[str], days: ArrayLike, flops: float) -> pd.DataFrame:
@@ -256,14 +260,14 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float) -> pd.Da
     (parameters over the largest model of the law's experiments), warning.
     """
     tables = []
-    for found in map(scaling_law, names):
-        compute = np.asarray(days, float) * day * positive("flops", flops, "FLOP/s")
-        size, tokens = found.parameters(compute), found.tokens(compute)
+    for law in map(scaling_law, names):
+        compute = np.asarray(days, float) * day * flops
+        size, tokens = law.parameters(compute), law.tokens(compute)
         columns = {"training_days": days, "compute_flop": compute, "parameters": size, "tokens": tokens}
-        loss = found.loss(size, tokens) if found.loss_of else np.nan
-        warnings = ["; ".join(found.warnings(each)) for each in np.atleast_1d(compute)]
-        columns |= {"loss": loss, "times_trained": size / found.parameters_range[1], "warning": warnings}
-        tables.append(pd.DataFrame({"law": found.name, **columns}))
+        loss = law.loss(size, tokens) if law.loss_of else np.nan
+        warnings = ["; ".join(law.warnings(budget)) for budget in np.atleast_1d(compute)]
+        columns |= {"loss": loss, "times_trained": size / law.parameters_range[1], "warning": warnings}
+        tables.append(pd.DataFrame({"law": law.name, **columns}))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -282,19 +286,19 @@ def depth_and_width(parameters: ArrayLike) -> Shape:
     With u = 2 b L the two are u + log u = log(b N / 6) - 2 a, which is Wright's omega function.
     Source of a and b: Levine et al. 2020, arXiv:2006.12467, Section 5.1.
     """
-    item, n = catalog.item("scaling_laws", _DEPTH_LAW), positive("parameters", parameters)
+    item, n = catalog.item("scaling_laws", _DEPTH_LAW), np.asarray(parameters, float)
     from scipy.special import wrightomega  # half of what the module's import would take
 
     layers = wrightomega(np.log(item["b"] * n / 6) - 2 * item["a"]) / (2 * item["b"])
-    found = (("parameters", n), ("layers", layers))
-    warnings = _extrapolated(_DEPTH_LAW, {kind: (value, _span(item, kind)) for kind, value in found})
+    ranges = {kind: (value, _span(item, kind)) for kind, value in (("parameters", n), ("layers", layers))}
+    warnings = _extrapolated(_DEPTH_LAW, ranges)
     return Shape(layers, np.sqrt(n / (12 * layers)), warnings)
 
 
 def parameters_at_depth(layers: ArrayLike) -> np.ndarray:
     """Parameters for which the rule has L layers: N = 12 L exp(2 (a + b L)), the inverse of `depth_and_width`."""
     item = catalog.item("scaling_laws", _DEPTH_LAW)
-    depth = positive("layers", layers)
+    depth = np.asarray(layers, float)
     return 12 * depth * np.exp(2 * (item["a"] + item["b"] * depth))
 
 
@@ -304,8 +308,8 @@ def whole_shape(parameters: ArrayLike, multiple: int = 256, layers: ArrayLike | 
     layers: by default the rule's, to the nearest; the width is sqrt(N / (12 L)) down to a multiple, one at least.
     """
     rule = depth_and_width(parameters)
-    whole = np.maximum(np.rint(rule.layers if layers is None else positive("layers", layers)), 1)
-    width = np.sqrt(np.asarray(parameters, float) / (12 * whole)) // positive("multiple", multiple)
+    whole = np.maximum(np.rint(rule.layers if layers is None else layers), 1)
+    width = np.sqrt(np.asarray(parameters, float) / (12 * whole)) // multiple
     return Shape(whole, np.maximum(width, 1) * multiple, rule.warnings)
 
 
@@ -313,15 +317,11 @@ def _span(item: catalog.Item, kind: str) -> tuple[float, float]:
     return (item[f"{kind}_low"], item[f"{kind}_high"]) if f"{kind}_low" in item else _UNBOUNDED
 
 
-def _extrapolated(name: str, found: Mapping[str, tuple[ArrayLike, tuple[float, float]]]) -> tuple[str, ...]:
+def _extrapolated(name: str, ranges: Mapping[str, tuple[ArrayLike, tuple[float, float]]]) -> tuple[str, ...]:
     texts = []
-    for what, (values, (least, most)) in found.items():
+    for what, (values, (least, most)) in ranges.items():
         low, high = significant(np.min(values)), significant(np.max(values))
         if low < least or high > most:
             ends = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
             texts.append(f"{ends} {what} (experiments: {least:.3g} to {most:.3g})")
     return (f"{name} extrapolated to {', '.join(texts)}",) if texts else ()
-
-
-def _rate(flops: ArrayLike, utilization: ArrayLike) -> np.ndarray:
-    return positive("flops", flops, "FLOP/s") * share("utilization", utilization, above_0=True)

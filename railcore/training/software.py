@@ -15,20 +15,20 @@ _LAST = "2099-12"
 def gpu_maker(machine: Machine) -> str:
     """Maker of a machine's GPU: the catalog's row; without one AMD for a name such as MI300X, else NVIDIA."""
     by_name = "AMD" if machine.gpu.startswith("MI") else "NVIDIA"
-    known = catalog.item("gpus", machine.gpu) if machine.gpu in catalog.names("gpus") else {}
-    return one_of(f"maker of GPU {machine.gpu}", known.get("maker", by_name), MAKERS)
+    row = catalog.item("gpus", machine.gpu) if machine.gpu in catalog.names("gpus") else {}
+    return one_of(f"maker of GPU {machine.gpu}", row.get("maker", by_name), MAKERS)
 
 
 def _runtimes_for(maker: str) -> list[str]:
-    """Runtimes of the catalog with a date that drive its GPUs. Raises ValueError for a maker or date of no use."""
-    found = []
+    """Runtimes of the catalog with a date, for a maker's GPUs. Raises ValueError for a wrong maker or date there."""
+    runtimes = []
     for name in catalog.names("runtimes"):
         item = catalog.item("runtimes", name)
         if "maker" in item or "since" in item:
             one_of(f"maker of runtime {name}", item["maker"], MAKERS)
             _checked_month(f"since of runtime {name}", str(item["since"]))
-            found += [name] * (item["maker"] == maker)
-    return found
+            runtimes += [name] * (item["maker"] == maker)
+    return runtimes
 
 
 def _checked_month(name: str, month: str) -> None:
@@ -45,8 +45,16 @@ def dated_runtimes(platform: Machine | str) -> list[str]:
 def runtime_of(platform: Machine | str, released: str) -> Runtime:
     """The training software of a platform at a date: the newest of the catalog's runtimes for its maker's GPUs.
 
-    platform: a machine, or a platform's name. released: year and month, such as "2025-09".
+    platform: a `Machine`, or a platform's name.
+    released: year and month, such as "2025-09".
+
     Raises ValueError for a date in another form, and for one before the first runtime.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rc.runtime_of("DGX H200", "2025-10").name
+    'megatron-bridge2025'
     """
     _checked_month("released", released)
     return _newest(gpu_maker(as_machine(platform)), released)

@@ -1,7 +1,8 @@
 """What one stage of a pipeline holds and does besides the passes of its layers; arrays of strategies.
 
 The fullest stage has n = ceil((L + 2 w) / p) layers, w = 1 where embedding and loss take the place of a layer each.
-It holds weights, gradients and optimizer states, exchanges them with its replicas, and sends to its neighbours.
+It holds weights, gradients and optimizer states, exchanges them with its replicas, and sends to its neighbours. Some
+runtimes run a pipeline from both ends (DualPipe, `dual`): a rank then has two stages, one from each end.
 """
 
 from collections.abc import Mapping
@@ -28,11 +29,12 @@ STAGE_COLUMNS = (
     *("ends_as_layers", "whole_experts", "placement"),
 )
 STAGES = ("first", "middle", "last")
-EAGER_UPDATE_BYTES = 92  # of Adam an operator at a time: 80 in eight kernels, 12 to norm and clip the gradient
-COPY_BYTES = 8  # of bf16 gradients a parameter: 4 to join those of a layer, 4 to scale them before they are reduced
+# Bytes a parameter: of Adam an operator at a time, 80 in eight kernels, and 12 to norm and clip the gradient.
+EAGER_UPDATE_BYTES = 92
+COPY_BYTES = 8  # bytes a parameter of bf16 gradients: 4 to join those of a layer, 4 to scale them
 ONCE_CALLS = 2  # AllReduces of a number over all ranks: the gradients' norm, and the loss
 _REPLICAS = ("replica", "expert_replica")  # groups that exchange gradients: of shared weights, and of experts
-_MANY = 2.0**30  # groups of micro-batches
+_MANY = 2.0**30  # groups of p micro-batches, so many that their number no longer matters
 
 
 @dataclass(frozen=True)
@@ -40,24 +42,26 @@ class StageCosts:
     """Costs of the stages, arrays of one shape.
 
     rows: records of STAGE_ROW:
-        layers, first_layers, last_layers: n of the fullest stage, and those whose activations the ends hold.
-        spare_layers: layers that the last stage has fewer.
-        logits_share: of the micro-batches whose logits a rank of the last stage computes.
-        first_flight, middle_flight, last_flight: micro-batches in flight, of whole groups of p.
-        fill_passes, fill_backward, fill_hops: what fills and drains the pipeline: forward and backward passes, hops.
-        fill_weights, fill_weights_each: passes of weights' gradients that fill it at most, and for each micro-batch.
-        hops_hide: whether hops go on behind other chunks.
-        hop_Bps, hop_latency_s, hop_on_nic: link to the next stage. Where hops do not hide, the host waits for each, and
-            starts the next operator then.
-        optimizer_s, offload_s: the update, on the GPU and on the host.
+        layers: n, of the fullest stage.
+        first_layers, last_layers: whose activations the first and the last stage hold.
+        spare_layers: how many fewer layers than n the last stage has.
+        logits_share: share of the micro-batches whose logits a rank of the last stage computes.
+        first_flight, middle_flight, last_flight: micro-batches whose activations a stage holds, of whole groups of p.
+        fill_passes, fill_backward, fill_hops: forward passes, backward passes and hops that fill and drain a pipeline.
+        fill_weights, fill_weights_each: computations of weights' gradients that fill it (DualPipe): at most, and for
+            each micro-batch.
+        hops_hide: whether hops run beside the work of other chunks.
+        hop_Bps, hop_latency_s, hop_on_nic: link to the next stage. Where hops do not hide, the host waits for each
+            before it starts the next operator.
+        optimizer_s, offload_s: the optimizer's step, on the GPU and on the host.
         once_s: what else is done once an iteration: casts of new weights, norms over all GPUs, the host's work.
         copies_s: copies of gradients in each backward pass.
         streamed_bytes: weights that come from the host in each pass.
-        in_forward, in_backward (_s, _hb_s, _nic_s): exchanges of every pass.
-        after, before: exchanges once an iteration, after its passes and before them.
+        in_forward, in_backward (_s, _hb_s, _nic_s): exchanges with replicas in every forward and backward pass.
+        after, before (_s, _hb_s, _nic_s): exchanges with replicas once an iteration, after its passes and before them.
         first_bytes, middle_bytes, last_bytes: states on the GPU.
-        spread: by how much the slowest of all GPUs computes longer, over the mean.
-    states: bytes of weights, gradients and optimizer on the GPU by stage of STAGES.
+        spread: how much longer than the mean the slowest of all GPUs computes, as a share of the mean.
+    states: bytes of weights, gradients and optimizer on the GPU, by stage of STAGES.
     """
 
     rows: np.ndarray
@@ -84,63 +88,74 @@ def stage_costs(
     """
     shape = np.broadcast_shapes(*(np.shape(value) for value in columns.values()))
     columns = {name: np.broadcast_to(columns.get(name, 0), shape) for name in STAGE_COLUMNS}
-    p = columns["pipeline"]
-    groups = group_levels(columns)
+    p, gpus, groups = columns["pipeline"], gpus_of(columns), group_levels(columns)
     layers_and_ends = model.layers + 2 * columns["ends_as_layers"]
     layers = np.ceil(layers_and_ends / p)
     dual = runtime.dual(p, columns["interleave"])
-    held = _held_parameters(model, columns, layers, dual)
+    rows = np.zeros(shape, STAGE_ROW)
+    _layer_counts(rows, model, columns, layers, dual)
+    _filling(rows, runtime, p, columns["interleave"], layers_and_ends / layers - 1, dual)
+
+    # Parameters and states: those of the fullest stage are exchanged and updated.
+    parameters = _stage_parameters(model, columns, layers, dual)
     inner = np.where(p > 2, 1.0, 0.0)  # pipelines of two stages have none between their ends
-    by_size = zip(*(held[name] for name in ("first", "last", "middle")), strict=True)
+    by_size = zip(*(parameters[name] for name in ("first", "last", "middle")), strict=True)
     most = tuple(np.maximum(np.maximum(first, last), inner * middle) for first, last, middle in by_size)
     on_host = "weights" in offload
-    states = {stage: _state_bytes(runtime, columns, layers, held[stage], on_host) for stage in STAGES}
+    states = {stage: _state_bytes(runtime, columns, layers, parameters[stage], on_host) for stage in STAGES}
     fullest = _state_bytes(runtime, columns, layers, most, on_host)
     updated = fullest["optimizer"] / runtime.optimizer_bytes
-    rows = np.zeros(shape, STAGE_ROW)
-    first, last, spare = _layers_at_ends(model, columns, layers)
-    rows["spare_layers"] = np.where(dual, (layers - first + spare) / 2, spare)
-    last = last + model.mtp_layers
-    rows["layers"] = layers
-    rows["first_layers"] = np.where(p == 1, last, np.where(dual, (first + last) / 2, first))
-    rows["last_layers"] = np.where(dual, (first + last) / 2, last)
-    _filling(rows, runtime, p, columns["interleave"], layers_and_ends / layers - 1, dual)
-    ranks = gpus_of(columns)
-    places = machine.places({kind: groups[kind] for kind in ("pipeline", *_REPLICAS)}, ranks)
+    rows["streamed_bytes"] = fullest["streamed"]
+    offloads_optimizer = "optimizer" in offload
+    for stage in STAGES:
+        del states[stage]["streamed"]
+        if offloads_optimizer:
+            states[stage]["optimizer"] = 0.0 * states[stage]["optimizer"]
+        rows[f"{stage}_bytes"] = sum(states[stage].values())
+
+    # Links to the next stage and to the replicas.
+    places = machine.places({kind: groups[kind] for kind in ("pipeline", *_REPLICAS)}, gpus)
     near = places["pipeline"].domains == 1
     rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near, places["pipeline"].nic_share)
     rows["hop_latency_s"] += np.where(rows["hops_hide"], 0.0, machine.host.launch_s)
     rows["hop_on_nic"] = ~near
     for name, links in replica_exchanges(machine, runtime, places, layers, most, columns).items():
         rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
-    away = "optimizer" in offload
-    host, sent = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
-    host_s = sent / host.host_Bps + runtime.update_bytes / host.host_memory_Bps
+
+    # Once an iteration.
+    host, host_link_bytes = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
+    host_s = host_link_bytes / host.host_Bps + runtime.update_bytes / host.host_memory_Bps
     update_bytes = EAGER_UPDATE_BYTES if runtime.eager else runtime.update_bytes
-    rows["optimizer_s"] = 0.0 if away else update_bytes / machine.hbm_Bps * updated
-    rows["once_s"] = runtime.linear_format(machine).cast_bytes / machine.cast_Bps * sum(most)
+    rows["optimizer_s"] = 0.0 if offloads_optimizer else update_bytes / machine.hbm_Bps * updated
+    rows["offload_s"] = host_s * updated if offloads_optimizer else 0.0
     copied = runtime.eager * replicas_exchange(columns["sharding"], "gradients", "backward")
     rows["copies_s"] = copied * COPY_BYTES / machine.hbm_Bps * sum(most)
-    rows["offload_s"] = host_s * updated if away else 0.0
-    everyone = GroupLevels(ranks, 1).in_domains(machine.hb_domain_size)
-    rows["once_s"] += ONCE_CALLS * machine.all_reduce_links(0.0, *everyone).time_s + machine.host.iteration_host_s
-    rows["spread"] = machine.rates.rank_spread * _expected_maximum(ranks)
-    rows["streamed_bytes"] = fullest.pop("streamed")
-    for stage in STAGES:
-        states[stage].pop("streamed")
-        if away:
-            states[stage]["optimizer"] = 0.0 * states[stage]["optimizer"]
-        rows[f"{stage}_bytes"] = sum(states[stage].values())
+    all_ranks = GroupLevels(gpus, 1).in_domains(machine.hb_domain_size)
+    rows["once_s"] = runtime.linear_format(machine).cast_bytes / machine.cast_Bps * sum(most)
+    rows["once_s"] += ONCE_CALLS * machine.all_reduce_links(0.0, *all_ranks).time_s + host.iteration_host_s
+    rows["spread"] = machine.rates.rank_spread * _expected_maximum(gpus)
     return StageCosts(rows, states)
+
+
+def _layer_counts(
+    rows: np.ndarray, model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray, dual: np.ndarray
+) -> None:
+    """Layers of the fullest stage and of the ends. dual: where a rank has a stage from each end of the pipeline."""
+    first, last, spare = _layers_at_ends(model, columns, layers)
+    rows["spare_layers"] = np.where(dual, (layers - first + spare) / 2, spare)
+    last = last + model.mtp_layers
+    rows["layers"] = layers
+    rows["first_layers"] = np.where(columns["pipeline"] == 1, last, np.where(dual, (first + last) / 2, first))
+    rows["last_layers"] = np.where(dual, (first + last) / 2, last)
 
 
 def _layers_at_ends(
     model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Layers of the first and the last stage, and what the last has fewer than the fullest.
+    """Layers of the first and the last stage, and how many fewer than the fullest the last one has.
 
-    That is one where the loss takes the place of a layer. Beside layers that predict further tokens it is all that
-    rounding leaves: the others are full, p n - L.
+    That is one where the loss takes the place of a layer. With layers that predict further tokens, which are on the
+    last stage, all other stages are full: then it is p n - L.
     """
     ends = np.asarray(columns["ends_as_layers"])
     spare = np.minimum(columns["pipeline"] * layers - model.layers, layers) if model.mtp_layers else ends
@@ -152,10 +167,12 @@ def _filling(
 ) -> None:
     """What fills and drains a pipeline: passes, backward passes and hops; whether hops hide; a rank's share of logits.
 
-    From both ends (`dual`) half of the way is filled, with a backward pass more, and less gradients of weights.
+    From one end it is a forward and a backward pass of each other stage. From both ends (`dual`) it is
+    (p / 2 - 1) (F&B + B - 3 W): F&B a forward and a backward pass beside each other, B a backward pass, W the weights'
+    gradients in it (DeepSeek-AI 2024, arXiv:2412.19437, Section 3.2.1 and Table 2).
     """
     rows["logits_share"] = np.where(dual, 0.5, 1.0)
-    # Of whole groups of p micro-batches; from both ends all have p + 1, as a stage before the first would.
+    # From both ends all stages have p + 1 micro-batches, as a stage before the first would.
     for stage, place in (("first", 0 * p), ("middle", 1 + 0 * p), ("last", p - 1)):
         rows[f"{stage}_flight"] = microbatches_in_flight(p, _MANY * p, v, np.where(dual, -1, place))
     hides = hops_hide(runtime, p, v)
@@ -163,38 +180,42 @@ def _filling(
     rows["fill_hops"] = np.where(hides & (p > 1), p - 1 / v, others / v)
     half = np.where(dual, np.maximum(0.5 * (others - 1), 0.0), 0.0)
     rows["fill_passes"], rows["fill_backward"] = np.where(dual, (half, 2 * half), others / v)
-    rows["fill_weights"] = 3 * half  # of 2 p micro-batches or more; of fewer as much less
+    rows["fill_weights"] = 3 * half  # with the 2 p micro-batches that the schedule asks for; with fewer less
     rows["fill_weights_each"] = rows["fill_weights"] / (2 * p)
 
 
-def _held_parameters(
+def _stage_parameters(
     model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray, dual: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Parameters of a rank on each of STAGES: shared by all tokens, and of its experts; see `RankParameters`.
+    """Parameters of a rank on each of STAGES before sharding: shared by all tokens, and of routed experts.
 
     dual: where a rank has two stages, and both ends of the pipeline are on one.
     """
     p = columns["pipeline"]
-    held = model.rank_parameters(columns["tensor"], columns["expert"], columns["whole_experts"])
-    inner = held.layers(1 - model.mixture_share, model.mixture_share)
-    experts = mixture_shares(model, p)[1] * held.experts
-    early, late, _ = _layers_at_ends(model, columns, layers)
-    first = early * inner + held.first, early * experts
-    last = late * inner + held.last(np.where(dual, 1, p)), late * experts + model.mtp_layers * held.experts
-    alone = last[0] + held.first, last[1]
+    rank = model.rank_parameters(columns["tensor"], columns["expert"], columns["whole_experts"])
+    shared = rank.layers(1 - model.mixture_share, model.mixture_share)  # of a layer
+    experts = mixture_shares(model, p)[1] * rank.experts
+    first_layers, last_layers, _ = _layers_at_ends(model, columns, layers)
+    first = first_layers * shared + rank.first, first_layers * experts
+    last = (
+        last_layers * shared + rank.last(np.where(dual, 1, p)),
+        last_layers * experts + model.mtp_layers * rank.experts,
+    )
+    only = last[0] + rank.first, last[1]  # of a pipeline of one stage
     both = first[0] + last[0], first[1] + last[1]
     first, last = (
-        tuple(np.where(p == 1, one, np.where(dual, two, end)) for one, two, end in zip(alone, both, ends, strict=True))
+        tuple(np.where(p == 1, one, np.where(dual, two, end)) for one, two, end in zip(only, both, ends, strict=True))
         for ends in (first, last)
     )
-    return {"first": first, "middle": (layers * (1 + dual) * inner, layers * (1 + dual) * experts), "last": last}
+    inner_layers = layers * (1 + dual)
+    return {"first": first, "middle": (inner_layers * shared, inner_layers * experts), "last": last}
 
 
 def _state_bytes(
     runtime: Runtime,
     columns: Mapping[str, np.ndarray],
     layers: np.ndarray,
-    held: tuple[np.ndarray, ...],
+    parameters: tuple[np.ndarray, ...],
     weights_on_host: bool,
 ) -> dict[str, np.ndarray]:
     """Bytes of weights, gradients and optimizer states of a rank, and of weights that come from the host in each pass.
@@ -209,14 +230,14 @@ def _state_bytes(
     replicas = c * d * np.where(runtime.dual(columns["pipeline"], columns["interleave"]), 2, 1)
     expert_replicas = np.maximum(replicas * np.where(whole, t, 1) // e, 1)
     options: dict[str, Any] = {"sharded_gradients": runtime.sharded_gradients, "chunks": columns["interleave"]}
-    found = sharded_parameters(held, replicas, expert_replicas, layers, level, **options)
-    own, gathered = found["own"], found["gathered"]
+    on_rank = sharded_parameters(parameters, replicas, expert_replicas, layers, level, **options)
+    own, gathered = on_rank["weights"], on_rank["gathered"]
     kept = np.where(runtime.fp32_shards & (level == SHARDING.index("weights")), 0.0, own)
     at_work = np.maximum(kept * np.minimum(WHOLE_LAYERS / layers, 1.0), gathered)
     return {
-        "weights": WEIGHT_BYTES * (at_work if weights_on_host else np.minimum(kept + gathered, sum(held))),
-        "gradients": runtime.accumulation_bytes * found["gradients"],
-        "optimizer": runtime.optimizer_bytes * found["optimizer"],
+        "weights": WEIGHT_BYTES * (at_work if weights_on_host else np.minimum(kept + gathered, sum(parameters))),
+        "gradients": runtime.accumulation_bytes * on_rank["gradients"],
+        "optimizer": runtime.optimizer_bytes * on_rank["optimizer"],
         "streamed": WEIGHT_BYTES * own * weights_on_host,
     }
 
@@ -226,7 +247,7 @@ def replica_exchanges(
     runtime: Runtime,
     places: Mapping[str, GroupPlace],
     layers: np.ndarray,
-    held: tuple[np.ndarray, ...],
+    parameters: tuple[np.ndarray, ...],
     columns: Mapping[str, np.ndarray],
 ) -> dict[str, LinkTimes]:
     """Link times of gradients and weights among ranks that hold the same ones: REPLICA_EXCHANGES of each sharding.
@@ -237,7 +258,7 @@ def replica_exchanges(
     ----------
     machine, runtime, places
         The GPU, the software, and where the groups of _REPLICAS lie.
-    layers, held
+    layers, parameters
         Of the stage, and its parameters on a rank: shared by all tokens, and of routed experts.
     columns
         By STAGE_COLUMNS.
@@ -248,46 +269,42 @@ def replica_exchanges(
     """
     level, chunks = columns["sharding"], columns["interleave"]
     element_bytes = replica_element_bytes(runtime, machine.format)
-    found = dict.fromkeys(EXCHANGES, NO_LINK)
+    link_times = dict.fromkeys(EXCHANGES, NO_LINK)
     for operation, what in (("all_reduce", "gradients"), ("reduce_scatter", "gradients"), ("all_gather", "weights")):
         phases = {phase: replicas_exchange(level, what, phase, operation) for phase in ("forward", "backward", "after")}
         if not any(sent.any() for sent in phases.values()):
             continue
         collective = machine.all_reduce_links if operation == "all_reduce" else machine.gather_links
         links = NO_LINK
-        for parameters, group in zip(held, _REPLICAS, strict=True):
+        for count, group in zip(parameters, _REPLICAS, strict=True):
             x, y, share, _ = places[group]
-            buckets = chunks * bucket_calls(parameters / chunks, x * y)
-            calls = np.where(phases["after"], buckets, layers) * (parameters > 0)
-            links = links.plus(collective(element_bytes[what] * parameters, x, y, calls, share))
+            buckets = chunks * bucket_calls(count / chunks, x * y)
+            calls = np.where(phases["after"], buckets, layers) * (count > 0)
+            links = links.plus(collective(element_bytes[what] * count, x, y, calls, share))
         for phase, sent in phases.items():
             slot = f"in_{phase}" if phase != "after" else "after" if what == "gradients" else "before"
-            found[slot] = found[slot].plus(links.times(sent))
-    return found
+            link_times[slot] = link_times[slot].plus(links.times(sent))
+    return link_times
 
 
 def hops_hide(runtime: Runtime, pipeline: Any, interleave: Any) -> Any:
-    """Whether a pipeline's hops go on behind other chunks: of several, or of the other end's."""
+    """Whether a pipeline's hops run beside the work of other chunks, or of the other end's stage."""
     return runtime.overlap_pipeline & ((np.asarray(interleave) > 1) | runtime.dual(pipeline, interleave))
 
 
 def bucket_calls(parameters: np.ndarray | float, ranks: np.ndarray | float) -> np.ndarray:
-    """Collectives that so many parameters are exchanged in: buckets of 40 million, or a million a rank where more.
+    """Collectives that exchange so many parameters: buckets of 40 million, or of a million a rank where that is more.
 
     Source: GitHub NVIDIA/Megatron-LM, megatron/core/distributed/distributed_data_parallel.py (bucket_size).
     """
     return np.ceil(np.asarray(parameters) / np.maximum(40e6, 1e6 * np.asarray(ranks)))
 
 
-def expected_maximum(ranks: int) -> float:
-    """Standard deviations by which the largest of n normal numbers is expected above the mean, 0 for one.
+def _expected_maximum(ranks: np.ndarray) -> np.ndarray:
+    """Expected largest of n normal numbers, in standard deviations above the mean, for each n; 0 for one.
 
     Blom's approximation, Phi^-1((n - 3/8) / (n + 1/4)); rounded, so that every CPU has the same.
     """
-    return round(NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)), 6)
-
-
-def _expected_maximum(ranks: np.ndarray) -> np.ndarray:
-    """`expected_maximum` of each number of ranks."""
     sizes, index = np.unique(ranks, return_inverse=True)
-    return np.asarray([expected_maximum(n) for n in sizes.tolist()])[index].reshape(np.shape(ranks))
+    deviations = [round(NormalDist().inv_cdf((n - 0.375) / (n + 0.25)), 6) for n in sizes.tolist()]
+    return np.asarray(deviations)[index].reshape(np.shape(ranks))

@@ -24,13 +24,13 @@ def strategy_columns(
     """Strategies as flat columns of whole numbers in their ranges, and their shape."""
     if not isinstance(strategies, Mapping | pd.DataFrame | pd.Series):
         rows = [strategies] if isinstance(strategies, Strategy) else list(strategies)
-        if not rows or not all(isinstance(each, Strategy) for each in rows):
+        if not rows or not all(isinstance(row, Strategy) for row in rows):
             raise ValueError(f"strategies is {strategies!r}: give a Strategy, several, or a table of their columns")
         if global_batch is None:
             raise ValueError("global_batch is missing: give the sequences of an iteration beside strategies")
-        several = [each.columns(global_batch) for each in rows]
-        columns = {name: [each[name] for each in several] for name in several[0]}
-        strategies = several[0] if isinstance(strategies, Strategy) else columns
+        records = [row.columns(global_batch) for row in rows]
+        columns = {name: [record[name] for record in records] for name in records[0]}
+        strategies = records[0] if isinstance(strategies, Strategy) else columns
     elif global_batch is not None:
         strategies = {
             **{name: strategies[name] for name in STRATEGY_COLUMNS if name in strategies},
@@ -49,4 +49,4 @@ def column_numbers(name: str, values: Any) -> np.ndarray:
         return level_places(name, values)
     if name in STRATEGY_SWITCHES and np.asarray(values).dtype == bool:
         values = np.asarray(values, np.int64)
-    return checks.whole(name, values, *STRATEGY_RANGES[checks.one_of("name", name, STRATEGY_RANGES)])
+    return checks.whole(name, values, *STRATEGY_RANGES[name])

@@ -92,32 +92,32 @@ class Traffic:
     @property
     def shared_pairs(self) -> int:
         """Ordered pairs that carry more than one kind of traffic."""
-        found = 0
+        pairs = 0
         for rank, parts in self._blocks():
             twice = _repeated(rank, parts.values())
             again = np.pad(twice, ((0, 0), (1, 0)))[:, :-1]  # a third kind on a pair is no second pair
-            found += int(np.count_nonzero(twice & ~again))
-        return found
+            pairs += int(np.count_nonzero(twice & ~again))
+        return pairs
 
     def dense(self) -> Floats:
         """Bytes from GPU i to GPU j of all kinds [i, j], for as many GPUs as a square of them fits into memory."""
-        found = np.zeros((self.gpus, self.gpus))
+        size = np.zeros((self.gpus, self.gpus))
         for part in self.matrices.values():
-            np.add.at(found, (np.arange(self.gpus)[:, None], part.targets), part.bytes)
-        return found
+            np.add.at(size, (np.arange(self.gpus)[:, None], part.targets), part.bytes)
+        return size
 
     def entries(self, first: int = 0, last: int | None = None) -> pd.DataFrame:
         """Entries between GPUs first to last (not included): columns kind, source, target, bytes."""
         last = self.gpus if last is None else last
         if not 0 <= first < last <= self.gpus:
             raise ValueError(f"first is {first} and last {last}: give 0 <= first < last <= {self.gpus}")
-        found = []
+        tables = []
         for kind, part in self.matrices.items():
             targets, size = part.targets[first:last], part.bytes[first:last]
             row, column = np.nonzero((targets >= first) & (targets < last) & (size > 0))
             chosen = {"source": row + first, "target": targets[row, column], "bytes": size[row, column]}
-            found.append(pd.DataFrame(chosen).assign(kind=kind))
-        table = pd.concat(found, ignore_index=True)[["kind", "source", "target", "bytes"]]
+            tables.append(pd.DataFrame(chosen).assign(kind=kind))
+        table = pd.concat(tables, ignore_index=True)[["kind", "source", "target", "bytes"]]
         return table.sort_values(["kind", "source", "target"], kind="stable", ignore_index=True)
 
     def summary(self, hb_domain_size: int, rails: int = 0) -> pd.DataFrame:
@@ -133,15 +133,15 @@ class Traffic:
         """
         whole("hb_domain_size", hb_domain_size, most=self.gpus)
         rails = int(whole("rails", rails or hb_domain_size, most=hb_domain_size))
-        found: dict[str, list[_Figures]] = {kind: [] for kind in (*self.matrices, "all")}
+        by_kind: dict[str, list[_Figures]] = {kind: [] for kind in (*self.matrices, "all")}
         for rank, parts in self._blocks():
-            each = {kind: _figures(rank, rows, hb_domain_size, rails) for kind, rows in parts.items()}
-            together = _together(list(each.values()))
+            of_kinds = {kind: _figures(rank, rows, hb_domain_size, rails) for kind, rows in parts.items()}
+            together = _together(list(of_kinds.values()))
             if _repeated(rank, parts.values()).any():
                 together = _figures(rank, _merged(rank, list(parts.values())), hb_domain_size, rails)
-            for kind, figures in (each | {"all": together}).items():
-                found[kind].append(figures)
-        table = pd.DataFrame([{"kind": kind, **_over_blocks(figures)} for kind, figures in found.items()])
+            for kind, figures in (of_kinds | {"all": together}).items():
+                by_kind[kind].append(figures)
+        table = pd.DataFrame([{"kind": kind, **_over_blocks(blocks)} for kind, blocks in by_kind.items()])
         table.insert(2, "share_of_pairs", table["pairs"] / (self.gpus * (self.gpus - 1)))
         table.insert(4, "share_of_bytes", table["bytes"] / table["bytes"].iloc[-1])
         return table
@@ -167,7 +167,7 @@ def traffic_summaries(cases: Mapping[str, Traffic], hb_domain_size: int) -> pd.D
 
 
 def _figures(rank: Ranks, rows: TrafficMatrix, hb_domain_size: int, rails: int) -> _Figures:
-    """The summary's figures of some rows; what is asked by GPU is an array [rows]."""
+    """The summary's figures of some rows; those by GPU are arrays [rows]."""
     targets, size = rows
     domain = targets // np.int32(hb_domain_size)
     inside = np.where(domain == rank[:, None] // np.int32(hb_domain_size), size, 0.0)
@@ -187,7 +187,7 @@ def _figures(rank: Ranks, rows: TrafficMatrix, hb_domain_size: int, rails: int) 
 
 
 def _together(kinds: list[_Figures]) -> _Figures:
-    """Figures of kinds that share no pair: an entry is the largest of one kind, the rest adds up."""
+    """Figures of all kinds together where they share no pair: entries are the largest of a kind, all else adds up."""
     return {name: (max if name in _PAIR else sum)(kind[name] for kind in kinds) for name in kinds[0]}
 
 
@@ -197,14 +197,14 @@ def _over_blocks(blocks: list[_Figures]) -> dict[str, float]:
 
 
 ALGORITHMS = ("ring", "bidirectional_ring", "direct", "tree", "hierarchical", "hierarchical_direct")
-# Members that one sends to, and its share of what goes to each, both [members, k].
+# Members that each member sends to, and the share of its bytes that goes to each of them, both [members, k].
 _Pattern = tuple[NDArray[np.int64], Floats]
 
 
 @checked
 def iteration_traffic(
     model: Transformer | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
     algorithms: Mapping[str, str] | None = None,
@@ -216,8 +216,10 @@ def iteration_traffic(
 
     Parameters
     ----------
-    model, strategy
-        The model or its name in the catalog, and how it is split (or a row of `search`'s tables).
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
     global_batch
         Sequences of the step.
     runtime
@@ -226,8 +228,10 @@ def iteration_traffic(
         One of ALGORITHMS for each kind, by default "ring", such as {"data": "hierarchical"}.
     hb_domain_size
         GPUs of an HB domain, for the hierarchical ones, and for a runtime that sends tokens by HB domains.
-    precision, embeddings
-        Of the linear layers; whether the traffic of the model's ends counts. See `transfer_table`.
+    precision
+        Number format of the linear layers, one of PRECISIONS.
+    embeddings
+        Whether traffic of the model's ends counts: embedding and logits.
 
     Returns
     -------
@@ -238,6 +242,13 @@ def iteration_traffic(
     ValueError
         As `Strategy.check`, for an unknown algorithm, and for a hierarchical one whose groups do not have equally many
         members in each HB domain.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> traffic = rc.iteration_traffic("Llama-3 8B", rc.Strategy(tensor=8, data=8), global_batch=64)
+    >>> traffic.summary(hb_domain_size=8)[["kind", "nic_bytes"]].round(-6).to_dict("list")
+    {'kind': ['tensor', 'data', 'all'], 'nic_bytes': [0.0, 3514000000.0, 3514000000.0]}
     """
     model, strategy = as_model(model), as_strategy(strategy)
     rows = step_transfers(model, strategy, global_batch, runtime, precision, hb_domain_size, embeddings)
@@ -254,14 +265,14 @@ def from_transfers(
     strategy, rows
         How the GPUs are grouped, and what the groups do.
     algorithms, hb_domain_size
-        As in `iteration_traffic`, and so are the errors.
+        As for `iteration_traffic`, and so are the errors.
 
     Returns
     -------
     A sparse matrix for each kind.
     """
-    chosen = dict(algorithms or {})
-    for kind, algorithm in chosen.items():
+    by_kind = dict(algorithms or {})
+    for kind, algorithm in by_kind.items():
         one_of("kind of traffic", kind, TRAFFIC_KINDS)
         one_of(f"algorithm of {kind}", algorithm, ALGORITHMS)
     stage = np.empty(strategy.gpus, np.int64)
@@ -269,7 +280,7 @@ def from_transfers(
     bytes_of: dict[tuple[str, str, str], Floats] = {}
     for row in rows:
         amount = row.sent_bytes * row.stage_weights(strategy)[stage]
-        key = row.kind, row.group, _direction(row, chosen.get(row.kind, "ring"))
+        key = row.kind, row.group, _direction(row, by_kind.get(row.kind, "ring"))
         bytes_of[key] = bytes_of.get(key, 0.0) + amount
     parts: dict[str, list[TrafficMatrix]] = {}
     for (kind, group, way), amount in bytes_of.items():
@@ -277,7 +288,7 @@ def from_transfers(
         for suffix, ranks, pattern, factor in _phases(groups.astype(np.int32), way, hb_domain_size):
             parts.setdefault(kind + suffix, []).append(_placed(ranks, pattern, amount * factor))
     every = np.arange(strategy.gpus, dtype=np.int32)
-    return Traffic({kind: _merged(every, found) for kind, found in parts.items()})
+    return Traffic({kind: _merged(every, matrices) for kind, matrices in parts.items()})
 
 
 def _members(strategy: Strategy, group: str, hb_domain_size: int) -> NDArray[np.int64]:
@@ -291,8 +302,8 @@ def _members(strategy: Strategy, group: str, hb_domain_size: int) -> NDArray[np.
     return grid.reshape(-1, grid.shape[-1])
 
 
-def _in_domains(groups: NDArray, hb_domain_size: int) -> NDArray:
-    """Members of groups by HB domain [groups, y, x]. Raises ValueError unless x are in each of y."""
+def _in_domains(groups: NDArray[Any], hb_domain_size: int) -> NDArray[Any]:
+    """Members of groups by HB domain [groups, y, x]. Raises ValueError unless each of y domains has x of them."""
     if hb_domain_size < 1:
         raise ValueError(f"hb_domain_size is {hb_domain_size}: a hierarchical algorithm needs the HB domain's GPUs")
     n, domain = groups.shape[1], groups // hb_domain_size
@@ -324,13 +335,13 @@ def _phases(groups: Ranks, way: str, hb_domain_size: int) -> list[tuple[str, Ran
     grid, flat = _in_domains(groups, hb_domain_size), (n - 1) / n
     _, y, x = grid.shape
     inner = "direct" if way.endswith("direct") else "ring"
-    found = []
+    phases = []
     if x > 1:
-        found.append((" within", grid.reshape(-1, x), _pattern(inner, x), (x - 1) / x / flat))
+        phases.append((" within", grid.reshape(-1, x), _pattern(inner, x), (x - 1) / x / flat))
     if y > 1:
         across = grid.swapaxes(1, 2).reshape(-1, y)
-        found.append((" between", across, _pattern(inner, y), (y - 1) / y / x / flat))
-    return found
+        phases.append((" between", across, _pattern(inner, y), (y - 1) / y / x / flat))
+    return phases
 
 
 def _pattern(way: str, n: int) -> _Pattern:

@@ -46,15 +46,16 @@ from railcore.training.transformer_memory import RankParameters
 class Transfer(NamedTuple):
     """One row of a step: `calls` times on one rank, of the stages named.
 
-    kind, phase, operation: of TRAFFIC_KINDS, pass of the step, collective or "send_receive".
+    kind, phase, operation: one of TRAFFIC_KINDS; pass of the step; a collective or "send_receive".
     group: a kind of group of `Strategy`, "ends" (first and last stage of a pipeline), or "expert domain" and "expert
         rail" (members of an expert group in one HB domain, and those at the same place in each domain).
-    ranks: its members.
+    ranks: members of the group.
     per: what it is done once for, such as "layer".
     calls: times in a step, on the stage that has it most often.
     message_bytes: of the whole operation.
-    stages: "every", "first", "last", "ends", or "all but first" / "all but last", whose exception has (v - 1) / v.
-    shares: of `calls`, that each stage makes [p], where stages of "every" differ.
+    stages: that have it: "every", "first", "last", "ends", "all but first" or "all but last"; the stage left out there
+        makes (v - 1) / v of the calls.
+    shares: share of `calls` that each stage makes [p], where the stages of "every" differ.
     """
 
     kind: str
@@ -148,7 +149,7 @@ def step_transfers(
     Parameters
     ----------
     model, strategy, global_batch, runtime, precision, hb_domain_size, embeddings
-        As in `transfer_table`.
+        As for `transfer_table`.
 
     Returns
     -------
@@ -167,7 +168,7 @@ def step_transfers(
 
 @dataclass(frozen=True)
 class _Step:
-    """What is asked for, and what of it all kinds of traffic need. m: micro-batches."""
+    """A training step, and what all kinds of its traffic need. m: micro-batches."""
 
     model: Transformer
     strategy: Strategy
@@ -203,12 +204,12 @@ class _Step:
 
     @cached_property
     def layers(self) -> Floats:
-        """Layers of each stage [p]: equal places, of which embedding and loss may take one each."""
+        """Layers of each stage [p], spread evenly; embedding and loss may take the place of one each."""
         return np.diff(self._layer_bounds) + self.model.mtp_layers * self._is_last
 
     @cached_property
     def mixtures(self) -> Floats:
-        """Mixture layers of each stage [p]: the average of every interval behind the dense layers."""
+        """Mixture layers of each stage [p], spread evenly behind the dense layers."""
         before = np.maximum(self._layer_bounds - self.model.dense_layers, 0.0) / self.model.expert_layer_interval
         return (np.diff(before) + self.model.mtp_layers * self._is_last) * bool(self.model.experts)
 
@@ -223,17 +224,18 @@ class _Step:
         return (np.arange(self.strategy.pipeline) == self.strategy.pipeline - 1).astype(float)
 
     def of_ranks(self, stages: Floats, times: float = 1.0) -> tuple[float, tuple[float, ...]]:
-        """What all ranks do of what is given for their stages [p]: the most, and each one's share of it.
+        """From numbers for the stages [p]: the largest number that a rank has, and each rank's share of that.
 
-        times: 0.5 where a rank of DualPipe has half of the micro-batches of each of its stages.
+        In a pipeline from both ends (DualPipe) a rank has the numbers of two stages.
+        times: factor on each of the two; 0.5 where a rank has half of the micro-batches of each.
         """
-        found = (stages + stages[::-1]) * times if self.dual else stages
-        most = float(found.max())
-        return most, () if np.ptp(found) <= 1e-9 * most else tuple((found / most).tolist())
+        of_ranks = (stages + stages[::-1]) * times if self.dual else stages
+        most = float(of_ranks.max())
+        return most, () if np.ptp(of_ranks) <= 1e-9 * most else tuple((of_ranks / most).tolist())
 
-    def layered(self, row: Exchange, phase: str, each: Floats) -> Transfer:
-        """What layers exchange in every micro-batch. each: how often on the layers of each stage [p]."""
-        most, shares = self.of_ranks(each, 0.5)
+    def layered(self, row: Exchange, phase: str, calls: Floats) -> Transfer:
+        """What layers exchange in every micro-batch. calls: of the layers of each stage [p]."""
+        most, shares = self.of_ranks(calls, 0.5)
         per = "operator" if row.group == "tensor" else "layer"
         size, ranks = _number(row.message_bytes), self.ranks(row.group)
         return Transfer(row.kind, phase, row.operation, per, row.group, "every", most * self.m, size, ranks, shares)
@@ -246,7 +248,7 @@ class _Step:
         return int(getattr(self.strategy, group))
 
     def at_end(self, row: Exchange, stage: str, times: float) -> Transfer:
-        """What the first or the last stage exchanges in every micro-batch; from both ends each has half of them."""
+        """What the first or the last stage exchanges in every micro-batch; with DualPipe both have half of them."""
         where, m = ("ends", self.m / 2) if self.dual else (stage, self.m)
         calls, size = _number(row.calls) * m * times, _number(row.message_bytes)
         head = row.kind, row.phase, row.operation, "microbatch", row.group
@@ -254,7 +256,7 @@ class _Step:
 
 
 def _number(value: Any) -> float:
-    """Of stages that are alike."""
+    """The number of the first stage, of stages that are alike."""
     return float(np.ravel(value)[0])
 
 
@@ -267,7 +269,7 @@ def _layers(step: _Step) -> Iterator[Transfer]:
 
 
 def _summed(rows: Iterable[Exchange]) -> Iterator[tuple[Exchange, Any]]:
-    """Rows with their calls; AllReduces around routed experts count with those around other operators."""
+    """Rows with their calls. AllReduces around routed experts are added to those around other operators."""
     rows = list(rows)
     reduced = sum(row.calls for row in rows if row.operation == "all_reduce")
     for row in rows:
@@ -290,50 +292,55 @@ def _boundaries(step: _Step) -> Iterator[Transfer]:
         yield Transfer(*head, f"all but {stages}", calls, size, ranks)
 
 
-def _held(step: _Step) -> RankParameters:
+def _rank_parameters(step: _Step) -> RankParameters:
     return step.model.rank_parameters(step.strategy.tensor, step.strategy.expert, step.strategy.whole_experts)
 
 
 def _replicas(step: _Step) -> Iterator[Transfer]:
-    model, strategy, held = step.model, step.strategy, _held(step)
-    shared = float(held.layers(1 - model.mixture_share, model.mixture_share))
+    model, strategy, parameters = step.model, step.strategy, _rank_parameters(step)
+    shared = float(parameters.layers(1 - model.mixture_share, model.mixture_share))
     replica = strategy.context * strategy.data
-    own = step.layers - model.mtp_layers * step._is_last  # parameters of predicting layers count with the ends
-    yield from _synchronised(step, shared, *step.of_ranks(own), "replica", replica)
+    layers = step.layers - model.mtp_layers * step._is_last  # parameters of predicting layers count with the ends
+    yield from _synchronised(step, shared, *step.of_ranks(layers), "replica", replica)
     if model.experts:
         ranks = replica * (strategy.tensor if strategy.whole_experts else 1) // strategy.expert
-        yield from _synchronised(step, float(held.experts), *step.of_ranks(step.mixtures), "expert_replica", ranks)
+        yield from _synchronised(
+            step, float(parameters.experts), *step.of_ranks(step.mixtures), "expert_replica", ranks
+        )
 
 
 def _synchronised(
-    step: _Step, each: float, most: float, shares: tuple[float, ...], group: str, ranks: int
+    step: _Step, layer_parameters: float, layers: float, shares: tuple[float, ...], group: str, ranks: int
 ) -> Iterator[Transfer]:
-    """Gradients summed and weights shared over a group: at most so many layers of `each` parameters, by stage."""
+    """Gradients and weights that a group exchanges. layers: of the stage with most. shares: of them, by stage."""
     element_bytes = replica_element_bytes(step.runtime, FORMATS[step.precision])
     for row in REPLICA_EXCHANGES[step.strategy.sharding]:
-        size = each * element_bytes[row.what]
-        per, calls, message = ("model", 1.0, size * most) if row.phase == "after" else ("layer", most * step.m, size)
+        size = layer_parameters * element_bytes[row.what]
+        per, calls, message = (
+            ("model", 1.0, size * layers) if row.phase == "after" else ("layer", layers * step.m, size)
+        )
         yield Transfer("data", row.phase, row.operation, per, group, "every", calls, message, ranks, shares)
 
 
 def _ends(step: _Step) -> Iterator[Transfer]:
-    """Embedding, last norm and logits: their tensor collectives, their gradients, and the sum of those that are tied.
+    """Embedding, last norm and logits: their tensor collectives, their gradients, and the sum of tied gradients.
 
-    Tied gradients that are sharded as they come are summed shard by shard; else each of the two ranks has them whole.
-    A further token has logits and a projection of its own.
+    Tied gradients that are sharded in the backward pass are summed shard by shard; else each of the two ranks has them
+    whole. A predicting layer has logits and a projection.
     """
-    strategy, held, p, further = step.strategy, _held(step), step.strategy.pipeline, step.model.mtp_layers
+    strategy, parameters = step.strategy, _rank_parameters(step)
+    p, predicting = strategy.pipeline, step.model.mtp_layers
     for exchanges, stage, times in (
         (embedding_exchanges, "first", 1),
-        (logits_exchanges, "last", 1 + further),
-        (projection_exchanges, "last", further),
+        (logits_exchanges, "last", 1 + predicting),
+        (projection_exchanges, "last", predicting),
     ):
         yield from (step.at_end(row, stage, times) for row in exchanges(step.rank))
     replica = strategy.context * strategy.data
-    for size, stage in ((held.first, "first"), (held.last(1 if step.dual else p), "last")):
+    for size, stage in ((parameters.first, "first"), (parameters.last(1 if step.dual else p), "last")):
         for row in _synchronised(step, float(size), 1, (), "replica", replica):
             yield row._replace(stages="ends" if step.dual else stage)
-    tied = float(held.tied) / (replica if strategy.sharding in ("gradients", "weights") else 1)
+    tied = float(parameters.tied) / (replica if strategy.sharding in ("gradients", "weights") else 1)
     calls = int(p > 1 and not step.dual)
     size = tied * step.runtime.gradient_bytes
     yield Transfer("pipeline", "after", "all_reduce", "model", "ends", "ends", calls, size, 2)

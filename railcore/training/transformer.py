@@ -25,15 +25,13 @@ from railcore.catalog.arguments import (
     PositiveArray,
     checked,
 )
-from railcore.catalog.checks import one_of, whole
+from railcore.catalog.checks import one_of
 from railcore.catalog.derived_fields import derive, given
 from railcore.training import transformer_memory
 
 RECOMPUTE = ("none", "selective", "full")
 SHARDING = ("none", "optimizer", "gradients", "weights")
 LEVELS = {"recompute": RECOMPUTE, "sharding": SHARDING}  # names of what a column of strategies has as indices
-_COUNTS = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocabulary", "sequence_length", "top_k")
-_COUNTS_OR_NONE = ("head_dim", "positions", "experts", "kv_rank", "window", "full_attention_interval", "mtp_layers")
 _OF_MIXTURES = ("expert_hidden", "shared_hidden", "dense_layers", "expert_groups", "token_groups")
 _OF_LATENTS = ("query_rank", "rope_dim", "value_dim")
 
@@ -64,8 +62,10 @@ class Transformer:
     expert_hidden: f_e, inner width of an expert; 0 for f.
     shared_hidden: f_s, inner width of all experts together that every token passes besides.
     dense_layers: first layers, which have no experts.
-    expert_groups, token_groups: groups of experts, and the most of them that a token's experts lie in; 0 for no limit.
-    query_rank, kv_rank: of latent attention (MLA); 0 for queries straight from the hidden layer and for ordinary heads.
+    expert_groups: groups that the experts are in; 0 for none.
+    token_groups: groups that the experts of one token may lie in at most; 0 for no limit.
+    query_rank: of latent attention (MLA); 0 for queries straight from the hidden layer.
+    kv_rank: of latent attention (MLA); 0 for ordinary heads.
     rope_dim: elements of a head's rotary part, beside the d others (MLA).
     value_dim: elements of a head's values; 0 for d.
     window: tokens that a layer attends to; 0 for all.
@@ -75,16 +75,25 @@ class Transformer:
     clamped: whether experts bound the inputs of their activation.
 
     Raises ValueError naming the arguments that are out of range or do not go together.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> sizes = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "ffn_matrices": 3}
+    >>> ends = {"vocabulary": 128256, "sequence_length": 8192, "tied_embeddings": False}
+    >>> model = rc.Transformer("ours", **sizes, **ends, biases=False)
+    >>> f"{model.total_parameters:,}"
+    '8,030,261,248'
     """
 
     name: str
     layers: Listed
     hidden: Count
     heads: Listed
-    kv_heads: NonNegativeInt
-    ffn_hidden: NonNegativeInt
-    vocabulary: NonNegativeInt
-    sequence_length: NonNegativeInt
+    kv_heads: Count
+    ffn_hidden: Count
+    vocabulary: Count
+    sequence_length: Count
     head_dim: NonNegativeInt = 0
     ffn_matrices: NonNegativeInt = field(kw_only=True)  # without a default: it is a third of most models
     positions: NonNegativeInt = 0
@@ -92,8 +101,8 @@ class Transformer:
     biases: bool = True
     parallel_block: bool = False
     experts: NonNegativeInt = 0
-    top_k: NonNegativeInt = 1
-    expert_layer_interval: NonNegativeInt = 1
+    top_k: Count = 1
+    expert_layer_interval: Count = 1
     imbalance: NonNegative = 1.0
     expert_hidden: NonNegativeInt = 0
     shared_hidden: NonNegativeInt = 0
@@ -111,34 +120,25 @@ class Transformer:
     made_by = "Transformer(...), or the name of a model in the catalog"
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
-            whole(name, getattr(self, name))
-        for name in (*_COUNTS_OR_NONE, *_OF_MIXTURES, *_OF_LATENTS):
-            whole(name, getattr(self, name), least=0)
-        if not self._given("head_dim"):
+        if not given(self, "head_dim"):
             if self.hidden % self.heads:
                 raise ValueError(f"heads is {self.heads}, which does not divide hidden {self.hidden}: give head_dim")
             derive(self, "head_dim", self.hidden // self.heads)
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads is {self.kv_heads}: give a divisor of heads {self.heads}")
         one_of("ffn_matrices", self.ffn_matrices, (2, 3))
-        if found := [*self._mixture_obstacles(), *self._attention_obstacles()]:
-            raise ValueError("; ".join(found))
-        whole("expert_layer_interval", self.expert_layer_interval)
+        if faults := [*self._mixture_obstacles(), *self._attention_obstacles()]:
+            raise ValueError("; ".join(faults))
         if not 1 <= self.imbalance <= max(1, self.experts):
             raise ValueError(f"imbalance is {self.imbalance!r}: give 1 to experts {self.experts}")
         for name, default in (("expert_hidden", self.ffn_hidden), ("value_dim", self.head_dim)):
-            if not self._given(name):
+            if not given(self, name):
                 derive(self, name, default)
-
-    def _given(self, name: str) -> int:
-        """What the user gave for a width, 0 where it follows from the others."""
-        return given(self, name)
 
     def _mixture_obstacles(self) -> Iterator[str]:
         """What does not go together in the fields of mixtures of experts."""
         if not self.experts:
-            names = [name for name in _OF_MIXTURES if self._given(name)]
+            names = [name for name in _OF_MIXTURES if given(self, name)]
             yield from (f"{name} is {getattr(self, name)}: give experts too" for name in names)
             return
         rest, groups = self.layers - self.dense_layers, self.expert_groups
@@ -146,7 +146,7 @@ class Transformer:
             yield f"top_k is {self.top_k}: give at most experts {self.experts}"
         if rest < 0:
             yield f"dense_layers is {self.dense_layers}: give at most layers {self.layers}"
-        elif self.expert_layer_interval < 1 or rest % self.expert_layer_interval:
+        elif rest % self.expert_layer_interval:
             yield f"expert_layer_interval is {self.expert_layer_interval}: give a divisor of {rest}"
         if (groups > 0) != (self.token_groups > 0):
             yield f"expert_groups is {groups} and token_groups {self.token_groups}: give both, or neither"
@@ -160,7 +160,7 @@ class Transformer:
     def _attention_obstacles(self) -> Iterator[str]:
         """What does not go together in the fields of latent attention and of windows."""
         if not self.kv_rank:
-            names = [name for name in _OF_LATENTS if self._given(name)]
+            names = [name for name in _OF_LATENTS if given(self, name)]
             yield from (f"{name} is {getattr(self, name)}: give kv_rank too" for name in names)
         elif self.kv_heads != self.heads:
             yield f"kv_heads is {self.kv_heads} with kv_rank {self.kv_rank}: give heads {self.heads}, each has its own"
@@ -202,11 +202,11 @@ class Transformer:
         return self.head_dim + self.rope_dim
 
     def attention_matrices(self, tensor: Any) -> list[tuple[Any, Any]]:
-        """Weight products of attention on one of t tensor ranks, as (columns of the result, inner side).
+        """Products of attention with weights on one of t tensor ranks: (columns of the result, inner side) of each.
 
-        Ordinary heads: queries, keys and values d (a + 2 k) / t, h, and output h, a d / t. Latent attention, with r =
-        rope_dim: down to query_rank, h and to kv_rank + r, h, whole on every rank; up to a (d + r) / t from query_rank
-        (from h where there is none), and to a (d + value_dim) / t from kv_rank; output h, a value_dim / t.
+        Ordinary heads: queries, keys and values (d (a + 2 k) / t, h), and output (h, a d / t). Latent attention, with
+        r = rope_dim: down (query_rank, h) and (kv_rank + r, h), whole on every rank; up (a (d + r) / t, query_rank),
+        from h where there is no query_rank, and (a (d + value_dim) / t, kv_rank); output (h, a value_dim / t).
         """
         h, heads = self.hidden, self.heads / tensor
         output = (h, heads * self.value_dim)
@@ -222,11 +222,11 @@ class Transformer:
         return round(sum(columns * inner for columns, inner in self.attention_matrices(1)))
 
     def attention_spans(self) -> list[tuple[float, int]]:
-        """Shares of the layers, and the keys that a query of theirs meets at most."""
+        """Spans of attention: the share of the layers that have one, and the most keys that a query meets in it."""
         if not 0 < self.window < self.sequence_length:
             return [(1.0, self.sequence_length)]
         full = self.layers // self.full_attention_interval / self.layers if self.full_attention_interval else 0.0
-        return [each for each in ((1 - full, self.window), (full, self.sequence_length)) if each[0]]
+        return [span for span in ((1 - full, self.window), (full, self.sequence_length)) if span[0]]
 
     @property
     def cached_elements(self) -> int:
@@ -248,9 +248,9 @@ class Transformer:
         """Weights of a layer's shared experts: m h f_s."""
         return self.ffn_matrices * self.hidden * self.shared_hidden
 
-    def _biases(self, wide: int) -> int:
-        """Biases of a feed-forward of some width: (m - 1) wide + h, or none."""
-        return (self.ffn_matrices - 1) * wide + self.hidden if self.biases and wide else 0
+    def _biases(self, width: int) -> int:
+        """Biases of a feed-forward of some width: (m - 1) width + h, or none."""
+        return (self.ffn_matrices - 1) * width + self.hidden if self.biases and width else 0
 
     @property
     def ffn_biases(self) -> int:
@@ -276,13 +276,8 @@ class Transformer:
     @property
     def mtp_parameters(self) -> int:
         """Parameters of the layers that predict further tokens: projection, layer, norms of both inputs and at last."""
-        wide = self.experts * (self.expert_weights + self.expert_biases) if self.experts else self.ffn_weights
-        wide += self.shared_expert_weights + self.shared_expert_biases + self.experts * self.hidden
-        wide += 0 if self.experts else self.ffn_biases
-        biases = self.biases * round(sum(columns for columns, _ in self.attention_matrices(1)))
-        latents = (self.query_rank + self.kv_rank) * (2 if self.biases else 1)
-        norms = (4 if self.parallel_block else 5) * self.last_norm + latents
-        return self.mtp_layers * (2 * self.hidden**2 + self.attention_weights + biases + wide + norms)
+        whole = self.rank_parameters()
+        return round(float(whole.prediction + self.mtp_layers * whole.experts))
 
     @property
     def last_norm(self) -> int:
@@ -342,12 +337,12 @@ class Transformer:
         """
         b, s = np.asarray(batch, float), float(self.sequence_length)
         dense, mixed = self.layers - self.mixture_layers, self.mixture_layers
-        wide = self.query_dim + self.value_dim
+        elements = self.query_dim + self.value_dim
         scores = [
-            b * 2 * s * keys * self.heads * wide * self.layers * share * (1 - keys / (2 * s) if causal else 1.0)
+            b * 2 * s * keys * self.heads * elements * self.layers * share * (1 - keys / (2 * s) if causal else 1.0)
             for share, keys in self.attention_spans()
         ]
-        found = {
+        flops = {
             "projections": b * 2 * s * self.attention_weights * self.layers,
             "scores": np.asarray(sum(scores)),
             "feed-forward": b * 2 * s * self.ffn_weights * (dense + mixed * self.mixture_width(self.top_k)),
@@ -357,9 +352,9 @@ class Transformer:
         if self.mtp_layers:
             width = self.mixture_width(self.top_k) if self.experts else 1.0
             weights = self.attention_weights + self.ffn_weights * width + self.hidden * (2 * self.hidden + self.experts)
-            each = b * 2 * s * weights + found["scores"] / self.layers + found["logits"]
-            found["prediction"] = self.mtp_layers * each
-        return found
+            of_one = b * 2 * s * weights + flops["scores"] / self.layers + flops["logits"]
+            flops["prediction"] = self.mtp_layers * of_one
+        return flops
 
     @checked
     def training_flops(self, batch: NonNegativeArray = 1, recompute: str = "none", causal: bool = True) -> np.ndarray:
@@ -371,10 +366,10 @@ class Transformer:
         scores counted.
         """
         forward = self.forward_flops(batch, causal)
-        once = sum(forward.values())
+        all_kinds = sum(forward.values())
         logits = (1 + self.mtp_layers) * forward["logits"]
-        again = {"none": 0.0, "selective": forward["scores"], "full": once - logits}
-        return np.asarray(3 * once + again[one_of("recompute", recompute, RECOMPUTE)])
+        again = {"none": 0.0, "selective": forward["scores"], "full": all_kinds - logits}
+        return np.asarray(3 * all_kinds + again[one_of("recompute", recompute, RECOMPUTE)])
 
     def kv_heads_of_rank(self, tensor: Any) -> Any:
         """Heads of keys and values on each of t tensor ranks, at least one: they are copied where t is more than k."""
@@ -394,11 +389,24 @@ class Transformer:
 
 @checked
 def catalog_model(name: str, **changes: Any) -> Transformer:
-    """A model of the catalog, such as catalog_model("GPT-3", sequence_length=4096). Raises UnknownName."""
+    """A model of the catalog.
+
+    name: of the model, such as "GPT-3" (`railcore list models`).
+    changes: other fields of `Transformer` in place of the catalog's, such as sequence_length=4096.
+
+    Raises UnknownName listing the nearest names.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> model = rc.catalog_model("Llama-3 70B", sequence_length=4096)
+    >>> model.layers, model.hidden, model.sequence_length
+    (80, 8192, 4096)
+    """
     item, kinds = catalog.item("models", name), get_type_hints(Transformer)
-    needed = {each.name for each in fields(Transformer) if each.default is MISSING} - {"name", *changes}
-    read: dict[str, Any] = {key: kind(item[key]) for key, kind in kinds.items() if key in item or key in needed}
-    return Transformer(**{"name": name, **read, **changes})
+    needed = {part.name for part in fields(Transformer) if part.default is MISSING} - {"name", *changes}
+    values: dict[str, Any] = {key: kind(item[key]) for key, kind in kinds.items() if key in item or key in needed}
+    return Transformer(**{"name": name, **values, **changes})
 
 
 def as_model(model: Transformer | str) -> Transformer:

@@ -32,7 +32,9 @@ def layer_activation_bytes(
     element_bytes: ElementBytes = BF16_ELEMENTS,
     whole_experts: Flags = False,
 ) -> dict[str, np.ndarray]:
-    """Bytes that one layer keeps for one micro-batch's backward pass on one rank, by kind, in 2-byte elements.
+    """Bytes that one layer keeps on one rank for the backward pass of one micro-batch, by kind.
+
+    Elements have 2 bytes here, or those of `element_bytes`.
 
     With u = s b h / c, and r = 1 / t where sequence_parallel else 1:
 
@@ -57,8 +59,8 @@ def layer_activation_bytes(
     - shared_experts: that of shared experts;
     - moe: the feed-forward of mixture layers, and what was dispatched.
 
-    op leaves out all but the layer's input, and results: of attention, and of every second product with weights in the
-    order queries, keys, values, output, feed-forward.
+    op keeps the layer's input and these results: of attention, and of every second product with weights, in the order
+    queries, keys, values, output, feed-forward.
 
     Parameters
     ----------
@@ -98,11 +100,11 @@ def layer_activation_bytes(
     level, size = np.asarray(recompute), element_bytes
     share = np.where(sequence_parallel, 1 / t, 1.0)
     tokens = model.sequence_length * b / c
-    kept, mixtures = level < 2, model.mixture_share if mixture_share is None else np.asarray(mixture_share, float)
+    not_full, mixtures = level < 2, model.mixture_share if mixture_share is None else np.asarray(mixture_share, float)
 
     def unless(*names: str) -> Any:
         """Whether a layer keeps what these modules would make again."""
-        return kept & ((level < 1) | (not {*names} & {*modules}))
+        return not_full & ((level < 1) | (not {*names} & {*modules}))
 
     def feed_forward(width: Any, whole: Any, result: Any) -> Any:
         """Bytes of a token: inputs and result of the activation function, each kept or not."""
@@ -114,11 +116,11 @@ def layer_activation_bytes(
     wide = (1 - mixtures) * feed_forward(model.ffn_hidden, dense, dense)
     wide = wide + mixtures * copies * feed_forward(model.expert_hidden, moe, unless("moe", "moe_act"))
     wide = wide + mixtures * feed_forward(model.shared_hidden, *2 * [unless("moe", "shared_experts")])
-    made = norms * size.of_product * unless("layernorm")
-    found = {
-        "inputs": tokens * model.hidden * share * (np.where(kept, 2 * norms, 2) + made),
-        "dropout": 2 * tokens * model.hidden * share * kept * dropout,
-        "attention": _attention_bytes(model, tokens, t, share, size, unless("mla_up_proj")) * kept,
+    normed = norms * size.of_product * unless("layernorm")
+    kinds = {
+        "inputs": tokens * model.hidden * share * (np.where(not_full, 2 * norms, 2) + normed),
+        "dropout": 2 * tokens * model.hidden * share * not_full * dropout,
+        "attention": _attention_bytes(model, tokens, t, share, size, unless("mla_up_proj")) * not_full,
         "scores": (5 if dropout else 2) * model.heads / t * keys * tokens * unless("core_attn") * (not fused_attention),
         "feed-forward": tokens * wide / t,
         "dispatched": size.dispatched
@@ -130,7 +132,7 @@ def layer_activation_bytes(
         * copies,
     }
     if EVERY_OPERATOR not in modules:
-        return found
+        return kinds
     if model.experts or model.kv_rank:
         raise ValueError(f"recompute_modules has {EVERY_OPERATOR}: it is of dense models without latent attention")
     queries, values = model.head_dim * model.heads / t, model.head_dim * model.kv_heads_of_rank(t)
@@ -140,13 +142,13 @@ def layer_activation_bytes(
         "attention": tokens * (2 * queries + 2 * values + size.of_attention * model.value_dim * model.heads / t),
         "feed-forward": tokens * 2 * model.ffn_hidden / t,
     }
-    return {kind: np.where(level == 1, alone.get(kind, 0.0), whole) for kind, whole in found.items()}
+    return {kind: np.where(level == 1, alone.get(kind, 0.0), whole) for kind, whole in kinds.items()}
 
 
 def _attention_bytes(model: Any, tokens: Any, t: Any, share: Any, size: ElementBytes, made: Any) -> Any:
     """Queries, keys, values and output of the heads on a rank, and the latent vectors that they are made from.
 
-    made: whether those from latent vectors are kept.
+    made: whether queries, keys and values from latent vectors are kept.
     """
     output = size.of_attention * model.value_dim * model.heads / t
     if not model.kv_rank:
@@ -199,10 +201,10 @@ class RankParameters:
 def rank_parameters(model: Any, tensor: Any = 1, expert: Any = 1, whole_experts: Any = False) -> RankParameters:
     """Parameters that one of t tensor and e expert ranks holds of each part of a model.
 
-    Tensor ranks split rows of embedding, positions and output, heads, and columns and rows of the feed-forward with the
-    biases of columns. Each of them holds whole what it needs whole: norms, biases behind a sum, the router, the first
-    products of latent attention, and a head of keys and values where t is more than their number. Such copies are
-    exchanged over the replicas like all else.
+    Tensor ranks split the rows of embedding, positions and output, the heads, and the columns and rows of the
+    feed-forward with the biases of its columns. Each of them has a copy of all else: norms, biases behind a sum, the
+    router, the first products of latent attention, and a head of keys and values where t is more than their number.
+    Copies are exchanged over the replicas like other parameters.
 
     Parameters
     ----------
@@ -263,15 +265,15 @@ def stage_parameters(model: Any, tensor: Any, pipeline: Any, expert: Any = 1) ->
     -------
     Those that all tokens share, shared experts included, and those of its routed experts.
     """
-    held, p, mixtures = model.rank_parameters(tensor, expert), np.asarray(pipeline), model.mixture_layers
-    first, last = held.first, held.last(p)
+    rank, p, mixtures = model.rank_parameters(tensor, expert), np.asarray(pipeline), model.mixture_layers
+    first, last = rank.first, rank.last(p)
     ends = np.where(p == 1, first + last, np.maximum(first, last))
-    experts = held.experts * (mixtures / p + model.mtp_layers)
-    return held.layers(model.layers - mixtures, mixtures) / p + ends, experts
+    experts = rank.experts * (mixtures / p + model.mtp_layers)
+    return rank.layers(model.layers - mixtures, mixtures) / p + ends, experts
 
 
 def sharded_parameters(
-    held: tuple[Any, ...],
+    stage_parameters: tuple[Any, ...],
     replicas: Any,
     expert_replicas: Any,
     layers: Any,
@@ -280,16 +282,16 @@ def sharded_parameters(
     sharded_gradients: bool = False,
     chunks: Any = 1,
 ) -> dict[str, Any]:
-    """Parameters of which a rank has weights of its own, weights gathered for a while, gradients, optimizer states.
+    """Parameters of a stage whose weights, gathered weights, gradients and optimizer states are on one rank.
 
-    A sharded state is the rank's share, and for weights gathered and gradients not yet scattered the layers that it
-    holds whole for a while besides; gradients are never more than all of the stage. What one rank alone holds is never
+    Of what is sharded a rank keeps its share. Besides, it has the weights of a few layers gathered, or their gradients
+    before they are scattered; all gradients are never more than the stage's. Parameters without replicas are never
     gathered.
 
     Parameters
     ----------
-    held
-        Of the stage on one rank, shared by all tokens and of routed experts.
+    stage_parameters
+        Of the stage before sharding: those that all tokens share, and those of routed experts.
     replicas, expert_replicas
         Ranks that hold the same of each.
     layers, sharding
@@ -303,26 +305,29 @@ def sharded_parameters(
 
     Returns
     -------
-    own, gathered, gradients, optimizer, arrays of one shape.
+    weights, gathered, gradients, optimizer: numbers of parameters, arrays of one shape.
 
     References
     ----------
     Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO stages 1 to 3; Zhao et al. 2023, arXiv:2304.11277 (FSDP).
     """
-    shared, experts = held
-    everything = shared + experts
-    share = shared / replicas + experts / expert_replicas
-    several = np.where(replicas > 1, shared, 0.0) + np.where(expert_replicas > 1, experts, 0.0)
-    transient = np.minimum(whole_layers / layers, 1.0) * several
-    two_chunks = np.minimum(2 / chunks, 1.0) * several
-    level_1 = np.minimum(share + two_chunks, everything) if sharded_gradients else everything
+    shared, experts = stage_parameters
+    all_parameters = shared + experts
+    rank_share = shared / replicas + experts / expert_replicas
+    with_replicas = np.where(replicas > 1, shared, 0.0) + np.where(expert_replicas > 1, experts, 0.0)
+    whole = np.minimum(whole_layers / layers, 1.0) * with_replicas
+    two_chunks = np.minimum(2 / chunks, 1.0) * with_replicas
+    summed = np.minimum(rank_share + two_chunks, all_parameters) if sharded_gradients else all_parameters
+    shards_optimizer, shards_gradients, shards_weights = sharding >= 1, sharding >= 2, sharding >= 3
     return {
-        "own": np.where(sharding >= 3, share, everything),
-        "gathered": np.where(sharding >= 3, transient, 0.0),
+        "weights": np.where(shards_weights, rank_share, all_parameters),
+        "gathered": np.where(shards_weights, whole, 0.0),
         "gradients": np.select(
-            [sharding >= 2, sharding == 1], [np.minimum(share + transient, everything), level_1], everything
+            [shards_gradients, shards_optimizer],
+            [np.minimum(rank_share + whole, all_parameters), summed],
+            all_parameters,
         ),
-        "optimizer": np.where(sharding >= 1, share, everything),
+        "optimizer": np.where(shards_optimizer, rank_share, all_parameters),
     }
 
 
@@ -351,7 +356,7 @@ def state_bytes(
     sharding
         Index in SHARDING.
     whole_layers
-        As for `sharded_parameters`.
+        Layers that a rank holds whole at a time where their state is sharded.
 
     Returns
     -------
@@ -359,10 +364,10 @@ def state_bytes(
     """
     t, p, n, e = (np.asarray(value, float) for value in (tensor, pipeline, replicas, expert))
     layers = np.ceil(model.layers / p)
-    held = model.stage_parameters(t, p, e)
-    found = sharded_parameters(held, n, np.maximum(n // e, 1), layers, np.asarray(sharding), whole_layers)
+    stage = model.stage_parameters(t, p, e)
+    on_rank = sharded_parameters(stage, n, np.maximum(n // e, 1), layers, np.asarray(sharding), whole_layers)
     return {
-        "weights": WEIGHT_BYTES * np.minimum(found["own"] + found["gathered"], sum(held)),
-        "gradients": GRADIENT_BYTES * found["gradients"],
-        "optimizer": OPTIMIZER_BYTES * found["optimizer"],
+        "weights": WEIGHT_BYTES * np.minimum(on_rank["weights"] + on_rank["gathered"], sum(stage)),
+        "gradients": GRADIENT_BYTES * on_rank["gradients"],
+        "optimizer": OPTIMIZER_BYTES * on_rank["optimizer"],
     }

@@ -11,7 +11,6 @@ from .flows import incast as incast
 from .flows import permutation as permutation
 from .hashing import ecmp_paths as ecmp_paths
 from .hashing import entropy_paths as entropy_paths
-from .hashing import flows_per_link as flows_per_link
 from .hashing import most_loaded_chances as most_loaded_chances
 from .hashing import most_loaded_links as most_loaded_links
 from .hashing import subflows_needed as subflows_needed

@@ -1,29 +1,31 @@
 """One-way delay of an unloaded path, itemised: NICs, switches, error correction, cables and serialisation.
 
-T = 2 e + sum of s + n f + tau x + m L / B, with e of an end (NIC or HB port), s of each switch, f of error correction
-on each of n links, tau x of x metres of cable (fibre; copper is a little faster), and m times the time that a packet
-of L bytes takes onto a link of B: once with cut-through switches, on every link where they store and forward. Queues
-and software are left out.
-Latencies are of the catalog's latencies, each with bounds.
+T = 2 e + sum of s + n f + tau x + m L / B: e of an end (NIC or HB port), s of each switch, f of error correction on
+each of n links, tau x of x metres of cable (fibre; copper is a little faster), and L / B of a packet of L bytes on a
+link of B, m times: once with cut-through switches, on each link where they store and forward. Queues and software are
+left out. Latencies are those of the catalog, each with bounds.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from railcore import catalog
-from railcore.catalog.arguments import Bandwidth, Bytes, Listed, MetresArray, Seconds, checked
-from railcore.catalog.checks import at_least, positive, whole
+from railcore.catalog.arguments import MetresArray, Quantity, Range, checked
 from railcore.catalog.units import counted
 from railcore.deploy import cabling
+from railcore.network.switches import LinkRate
 
-DECODER = "KP4 decoder"  # item of latencies: of the error correction of all links
+DECODER = "KP4 decoder"  # of the catalog's latencies: error correction of all links
 ETHERNET_CODE = "KP4"  # of the catalog's wide_area
-DELAYS = ("delay_s", "low_s", "high_s")  # columns: the value, and the sum of all parts at their low and at their high
+DELAYS = ("delay_s", "low_s", "high_s")  # columns: all parts at their value, at their low, at their high
 Bounded = NDArray[np.float64]  # value, low, high
+PacketBytes = Annotated[Quantity, Range(0, above_0=True, example="4 KiB")]
+Duration = Annotated[Quantity, Range(0, above_0=True, example="5 ms")]
 
 
 @checked
@@ -34,21 +36,19 @@ class DelayPath:
     ends, switches: items of the catalog's latencies, such as "ConnectX-7" and ["SN5600", "SN5600", "SN5600"].
     link_Bps: B of every link, one direction [bytes/s].
     packet_bytes: L, a packet on the wire [bytes].
-    code: item of wide_area with the links' error correction, "" for none.
-    store_and_forward: whether switches wait for the whole packet before they send it on.
+    code: item of wide_area with the links' error correction; "" for none.
+    store_and_forward: whether switches receive the whole packet before they send it on.
     """
 
     ends: str
     switches: Sequence[str]
-    link_Bps: Bandwidth
-    packet_bytes: Bytes
+    link_Bps: LinkRate
+    packet_bytes: PacketBytes
     code: str = ETHERNET_CODE
     store_and_forward: bool = False
     _fixed: dict[str, tuple[int, Bounded]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        positive("link_Bps", self.link_Bps, "bytes/s")
-        positive("packet_bytes", self.packet_bytes, "bytes")
         object.__setattr__(self, "switches", tuple(self.switches))
         parts = {f"{self.ends}, both ends": (2, latency(self.ends))}
         for name in dict.fromkeys(self.switches):
@@ -67,7 +67,7 @@ class DelayPath:
     @property
     def fixed_s(self) -> Bounded:
         """Delay without cables: value, low, high [s]."""
-        return np.sum([count * each for count, each in self._fixed.values()], axis=0)
+        return np.sum([count * delay_s for count, delay_s in self._fixed.values()], axis=0)
 
     @checked
     def table(self, cables_m: MetresArray) -> pd.DataFrame:
@@ -75,24 +75,24 @@ class DelayPath:
 
         cables_m: lengths of all cables of the path, or their sum [m].
         """
-        length = float(np.sum(at_least("cables_m", cables_m)))
-        parts = {**self._fixed, "cables": (1, length * _metre())}
-        rows = [(name, count, *(count * each)) for name, (count, each) in parts.items()]
+        parts = {**self._fixed, "cables": (1, float(np.sum(cables_m)) * _metre())}
+        rows = [(name, count, *(count * delay_s)) for name, (count, delay_s) in parts.items()]
         table = pd.DataFrame(rows, columns=["part", "count", *DELAYS])
-        return pd.concat([table, _all_parts(table)], ignore_index=True)
+        total = pd.DataFrame([{"part": "in all", "count": 1, **table[list(DELAYS)].sum()}])
+        return pd.concat([table, total], ignore_index=True)
 
     @checked
     def delay_s(self, cables_m: MetresArray) -> Bounded:
         """Delay at each total length of cables [m]: value, low and high in a last axis [s]."""
-        return self.fixed_s + at_least("cables_m", cables_m)[..., None] * _metre()
+        return self.fixed_s + np.asarray(cables_m, float)[..., None] * _metre()
 
     @checked
-    def longest_cables_m(self, bound_s: Seconds) -> Bounded:
+    def longest_cables_m(self, bound_s: Duration) -> Bounded:
         """Total length of cables at which the delay reaches a bound [s]: value, at low and at high latencies [m].
 
         x = (T - fixed) / tau; 0 where the bound is broken without any cable.
         """
-        return np.maximum(positive("bound_s", bound_s, "s") - self.fixed_s, 0) / _metre()
+        return np.maximum(bound_s - self.fixed_s, 0) / _metre()
 
 
 def latency(name: str) -> Bounded:
@@ -101,17 +101,17 @@ def latency(name: str) -> Bounded:
 
 
 def correction_delay(link_Bps: float, code: str = ETHERNET_CODE) -> Bounded:
-    """Delay of a receiver that corrects errors, at its value, low and high [s]: k m i / (8 B) + d.
+    """Delay of a receiver that corrects errors: value, low, high [s]: k m i / (8 B) + d.
 
     It waits for i interleaved codewords with k message symbols of m bits, then decodes in d (`DECODER`).
     """
     item = catalog.item("wide_area", code)
     bits = item["message_symbols"] * item["symbol_bits"] * _bounds(item.row("interleaved"))
-    return bits / (8 * positive("link_Bps", link_Bps, "bytes/s")) + latency(DECODER)
+    return bits / (8 * link_Bps) + latency(DECODER)
 
 
-def hall_cables(floor: cabling.Floor, racks: Listed, rack_endpoints: Listed, blocks: Sequence[int]) -> list[float]:
-    """Longest cables of a path in a hall, from one end up to the top tier and down to the other [m].
+def hall_cables(floor: cabling.Floor, racks: int, rack_endpoints: int, blocks: Sequence[int]) -> list[float]:
+    """Longest cables of a path in a hall, from one end up to the top tier and down to the other end [m].
 
     Parameters
     ----------
@@ -146,17 +146,11 @@ def tier_paths(
     -------
     Paths by name, such as "2 tiers, 3 switches".
     """
-    counts = [int(whole("tiers", t)) for t in tiers]
-    return {
-        f"{counted(t, 'tiers')}, {counted(2 * t - 1, 'switches')}": DelayPath(
-            ends, [switch] * (2 * t - 1), link_Bps, packet_bytes
-        )
-        for t in counts
-    }
-
-
-def _all_parts(table: pd.DataFrame) -> pd.DataFrame:
-    return pd.DataFrame([{"part": "in all", "count": 1, **table[list(DELAYS)].sum()}])
+    paths = {}
+    for count in tiers:
+        name = f"{counted(count, 'tiers')}, {counted(2 * count - 1, 'switches')}"
+        paths[name] = DelayPath(ends, [switch] * (2 * count - 1), link_Bps, packet_bytes)
+    return paths
 
 
 def _metre() -> Bounded:

@@ -2,29 +2,29 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog.arguments import (
-    Bandwidth,
-    BandwidthArray,
     Count,
     Few,
-    Listed,
     Metres,
     NonNegativeInt,
     NonNegativeInts,
+    Range,
     Seconds,
-    Unbounded,
+    Share,
     checked,
 )
-from railcore.catalog.checks import Floats, Ints, at_least, positive, seed_of, share, whole
+from railcore.catalog.checks import Floats, Ints, whole
+from railcore.network.switches import LinkRate
 from railcore.network.topology.rails import RailFabric
 from railcore.network.topology.wiring import whole_wiring
 from railcore.transport import delay
+from railcore.transport.flows import Hosts
 
 LATENCIES = ("link_latency_s", "switch_latency_s", "nic_latency_s")
 MOST_PORTS = 2**25  # of a fabric: a quarter of a gigabyte for their rates alone
@@ -33,9 +33,9 @@ SKIPPED = -1  # a stage that a pair does not pass: both ends are under one switc
 
 @checked
 def hop_latencies(
-    link_Bps: Bandwidth, cable_m: Metres | None = None, switch: str = "SN5600", nic: str = "ConnectX-7"
-) -> dict[str, Any]:
-    """The latencies of a `PathFabric`, or of a case of `runs`, from the catalog, one of `LATENCIES` each [s].
+    link_Bps: LinkRate, cable_m: Metres | None = None, switch: str = "SN5600", nic: str = "ConnectX-7"
+) -> dict[str, float]:
+    """The latencies of a `PathFabric`, from the catalog [s]: `LATENCIES` by name.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def hop_latencies(
     The fields by name.
     """
     fibre = catalog.item("wide_area", "fibre")
-    length = fibre["hall_length"] if cable_m is None else float(at_least("cable_m", cable_m))
+    length = fibre["hall_length"] if cable_m is None else float(cable_m)
     link_s = length * fibre["delay"] + float(delay.correction_delay(link_Bps)[0])
     return dict(zip(LATENCIES, (link_s, *(float(delay.latency(name)[0]) for name in (switch, nic))), strict=True))
 
@@ -74,23 +74,23 @@ class PathFabric:
     is base[f, s] + offset[q, s], with the ports of all stages numbered in one row; `tables` gives both.
 
     leaf [hosts]: leaf of every host.
-    uplinks: cables of a leaf to the switches above it, of one plane; 0 where the leaf is all there is.
-    link_Bps: of one port, one direction [bytes/s]; a NIC has `planes` of them.
-    group [leaves]: leaves of one group reach each other; a rail is a group.
-    pod [leaves]: pod of every leaf, for three tiers.
+    uplinks: cables of a leaf to the switches above it, of one plane; 0 for a single tier.
+    link_Bps: of one port, one direction [bytes/s]; a NIC has `planes` ports.
+    group [leaves]: leaves of one group reach each other; a rail is a group. Empty: one group.
+    pod [leaves]: pod of every leaf, for three tiers. Empty: one pod.
     cores: uplinks of an aggregation switch; 0 for two tiers.
-    planes: separate networks, all alike; every NIC has one port in each.
+    planes: separate equal networks; every NIC has one port in each.
     link_latency_s: of one cable with its error correction [s]; the default is that of public simulators.
     switch_latency_s: of one switch that forwards [s].
     nic_latency_s: between memory and wire, at each end [s].
-    rates [ports]: speed of every port as a share of link_Bps; 0 is a dead port; empty for all at full speed.
+    rates [ports]: speed of every port as a share of link_Bps; 0 is a dead port. Empty: all at full speed.
 
-    Raises ValueError naming the argument that is out of range.
+    Raises ValueError for arrays of a wrong length, cores without uplinks, and too many ports.
     """
 
     leaf: NonNegativeInts
     uplinks: NonNegativeInt
-    link_Bps: Bandwidth
+    link_Bps: LinkRate
     group: NonNegativeInts = field(default_factory=lambda: np.zeros(0, np.int64))
     pod: NonNegativeInts = field(default_factory=lambda: np.zeros(0, np.int64))
     cores: NonNegativeInt = 0
@@ -98,32 +98,25 @@ class PathFabric:
     link_latency_s: Seconds = 1e-6
     switch_latency_s: Seconds = 0.0
     nic_latency_s: Seconds = 0.0
-    rates: BandwidthArray = field(default_factory=lambda: np.zeros(0))
+    rates: Annotated[Floats, Range(0, 1)] = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "leaf", whole("leaf", self.leaf, 0))
-        for name, least in (("uplinks", 0), ("cores", 0), ("planes", 1)):
-            put(self, name, int(whole(name, getattr(self, name), least)))
-        positive("link_Bps", self.link_Bps, "bytes/s")
-        for name in LATENCIES:
-            at_least(name, getattr(self, name))
         leaves = int(self.leaf.max(initial=-1)) + 1
         if not leaves:
             raise ValueError("leaf is empty: give the leaf of every host")
         for name in ("group", "pod"):
-            given = whole(name, getattr(self, name), 0) if np.size(getattr(self, name)) else np.zeros(leaves, np.int64)
-            if len(given) != leaves:
-                raise ValueError(f"{name} has {len(given):,} values: give one for each of {leaves:,} leaves")
-            put(self, name, given)
+            numbers = whole(name, getattr(self, name), 0)
+            if numbers.size not in (0, leaves):
+                raise ValueError(f"{name} has {numbers.size:,} values: give one for each of {leaves:,} leaves")
+            put(self, name, numbers if numbers.size else np.zeros(leaves, np.int64))
         if self.cores and not self.uplinks:
             raise ValueError("uplinks is 0: a fabric of three tiers needs uplinks of its leaves")
         _fits(self.ports)
         rates = np.asarray(self.rates, float)
-        if rates.size:
-            share("rates", rates)
-            if len(rates) != self.ports:
-                raise ValueError(f"rates has {len(rates):,} values: give one for each of {self.ports:,} ports")
+        if rates.size not in (0, self.ports):
+            raise ValueError(f"rates has {rates.size:,} values: give one for each of {self.ports:,} ports")
         put(self, "rates", rates if rates.size else np.ones(self.ports))
 
     @property
@@ -152,12 +145,12 @@ class PathFabric:
 
     @property
     def paths_per_plane(self) -> int:
-        """Paths between two hosts that are as far apart as can be, in one plane."""
+        """Paths between the two hosts that are farthest apart, in one plane."""
         return max(1, self.uplinks) * max(1, self.cores)
 
     @property
     def paths(self) -> int:
-        """Paths between two hosts that are as far apart as can be, in all planes."""
+        """Paths between the two hosts that are farthest apart, in all planes."""
         return self.planes * self.paths_per_plane
 
     @cached_property
@@ -193,8 +186,8 @@ class PathFabric:
         base is `SKIPPED` where a flow does not pass the stage. Path q is plane q // paths_per_plane.
         Raises ValueError for hosts that do not exist or do not reach each other, and for flows of a host to itself.
         """
-        src, dst = (whole(name, each, 0, self.hosts - 1) for name, each in
-                    (("source", source), ("destination", destination)))  # fmt: skip
+        src = whole("source", source, 0, self.hosts - 1)
+        dst = whole("destination", destination, 0, self.hosts - 1)
         leaf_s, leaf_d = self.leaf[src], self.leaf[dst]
         if np.any(src == dst):
             at = int(np.argmax(src == dst))
@@ -226,7 +219,7 @@ class PathFabric:
         return base, offset + starts
 
     def port_table(self, source: ArrayLike, destination: ArrayLike, path: ArrayLike) -> Ints:
-        """Ports of flows on given paths, shape [flows, stages]; `SKIPPED` where a stage is not passed."""
+        """Ports of flows, each on its path [flows, stages]; `SKIPPED` where a stage is not passed."""
         base, offset = self.tables(source, destination)
         return np.where(base == SKIPPED, SKIPPED, base + offset[whole("path", path, 0, self.paths - 1)])
 
@@ -237,7 +230,7 @@ class PathFabric:
 
     @property
     def longest_latency_s(self) -> float:
-        """`latency_s` of two hosts that are as far apart as tiers let them be [s]."""
+        """`latency_s` of the two hosts that are farthest apart [s]."""
         return float(self._latency_s(2 * self.tiers))
 
     def _latency_s(self, links: Any) -> Any:
@@ -247,19 +240,22 @@ class PathFabric:
 
     @cached_property
     def cables(self) -> Ints:
-        """Cables over the leaves as pairs of ports, up and down, shape [cables, 2]; those of the cores come last."""
+        """Cables over the leaves as pairs of ports, up and down [cables, 2]; those of the cores come last."""
         leaves, up, planes = self.leaves, max(1, self.uplinks), self.planes
-        plane, at, k = (each.ravel() for each in np.mgrid[:planes, :leaves, : self.uplinks])
+        plane, at, k = (index.ravel() for index in np.mgrid[:planes, :leaves, : self.uplinks])
         first, last = self.stage_start[1], self.stage_start[-3]
         pairs = [np.stack([first + plane * leaves * up + at * up + k, last + plane * leaves * up + k * leaves + at], 1)]
         if self.cores:
             pods, paths = int(self.pod.max()) + 1, self.paths_per_plane
-            plane, at, k = (each.ravel() for each in np.mgrid[:planes, :pods, :paths])
+            plane, at, k = (index.ravel() for index in np.mgrid[:planes, :pods, :paths])
             first, last = self.stage_start[2], self.stage_start[3]
             pairs.append(np.stack([first + (plane * pods + at) * paths + k, last + (plane * paths + k) * pods + at], 1))
         return np.concatenate(pairs)
 
-    def degraded(self, fraction: float = 0.0, seed: int = 0, rate: float = 0.0, spines: int = 0) -> "PathFabric":
+    @checked
+    def degraded(
+        self, fraction: Share = 0.0, seed: NonNegativeInt = 0, rate: Share = 0.0, spines: NonNegativeInt = 0
+    ) -> "PathFabric":
         """The fabric with some of the cables over its leaves at another rate, both directions of each.
 
         Parameters
@@ -267,7 +263,7 @@ class PathFabric:
         fraction
             Share of the cables, drawn without bias; rounded to whole cables.
         spines
-            So many spines besides, drawn without bias, with all their cables; of three tiers, so many cores.
+            Spines (with three tiers: cores), drawn without bias, whose cables are all at that rate, too.
         seed
             Of the draw.
         rate
@@ -275,15 +271,13 @@ class PathFabric:
 
         Returns
         -------
-        The fabric; rates that it had stay where no cable is drawn.
+        The fabric. Cables that are not drawn keep their rates.
         """
-        share("fraction", fraction)
-        share("rate", rate)
         count, top = round(fraction * len(self.cables)), self._top_cables
         if fraction and not len(self.cables):
             raise ValueError(f"fraction is {fraction:g}: one tier has no cables over its leaves; give 0")
         whole("spines", spines, 0, len(top))
-        draw = np.random.default_rng(seed_of(seed))
+        draw = np.random.default_rng(seed)
         chosen = self.cables[draw.permutation(len(self.cables))[:count]]
         rates = self.rates.copy()
         rates[chosen] = rate
@@ -300,8 +294,12 @@ class PathFabric:
 
 @checked
 def leaf_spine(
-    hosts: Count, hosts_per_leaf: NonNegativeInt, link_Bps: Bandwidth, oversubscription: Unbounded = 1.0, **options
-):
+    hosts: Hosts,
+    hosts_per_leaf: Count,
+    link_Bps: LinkRate,
+    oversubscription: Annotated[float, Range(1)] = 1.0,
+    **options: Any,
+) -> PathFabric:
     """A two-tier fabric: each leaf has hosts_per_leaf / oversubscription uplinks, one to each spine.
 
     Parameters
@@ -324,22 +322,18 @@ def leaf_spine(
     ValueError
         Where the uplinks are no whole number.
     """
-    hosts, per_leaf = int(whole("hosts", hosts, 2)), int(whole("hosts_per_leaf", hosts_per_leaf))
     _fits(4 * hosts)
-    at_least("oversubscription", oversubscription, 1.0)
-    uplinks = per_leaf / oversubscription
+    uplinks = hosts_per_leaf / oversubscription
     if abs(uplinks - round(uplinks)) > 1e-9:
         raise ValueError(
-            f"oversubscription is {oversubscription:g}: {per_leaf} hosts a leaf would have {uplinks:g} uplinks; "
-            f"choose one that divides {per_leaf}"
+            f"oversubscription is {oversubscription:g}: {hosts_per_leaf} hosts a leaf would have {uplinks:g} uplinks; "
+            f"choose one that divides {hosts_per_leaf}"
         )
-    return PathFabric(np.arange(hosts) // per_leaf, round(uplinks) if hosts > per_leaf else 0, link_Bps, **options)
+    leaf = np.arange(hosts) // hosts_per_leaf
+    return PathFabric(leaf, round(uplinks) if hosts > hosts_per_leaf else 0, link_Bps, **options)
 
 
-@checked
-def three_tier(
-    hosts: Count, radix: Listed, link_Bps: Bandwidth, oversubscription: Unbounded = 1.0, **options
-) -> PathFabric:
+def three_tier(hosts: int, radix: int, link_Bps: float, oversubscription: float = 1.0, **options: Any) -> PathFabric:
     """A three-tier fat tree of switches with `radix` ports: pods of radix/2 leaves with radix/2 hosts each.
 
     Parameters
@@ -364,9 +358,8 @@ def three_tier(
     ValueError
         For an odd radix, more hosts than fit, or uplinks that are no whole number.
     """
-    hosts, half = int(whole("hosts", hosts, 2)), int(whole("radix", radix, 2)) // 2
+    half = radix // 2
     _fits(6 * hosts)
-    at_least("oversubscription", oversubscription, 1.0)
     if radix % 2:
         raise ValueError(f"radix is {radix}: give an even number of ports")
     if hosts > 2 * half**3:
@@ -379,12 +372,11 @@ def three_tier(
     return PathFabric(leaf, half, link_Bps, pod=pod, cores=round(cores), **options)
 
 
-@checked
-def rail_paths(fabric: RailFabric, **options) -> PathFabric:
+def rail_paths(fabric: RailFabric, **options: Any) -> PathFabric:
     """The network of a `RailFabric` as paths: host i is GPU i, and a rail is a group of leaves.
 
     Leaves and pods are those of its wiring, of up to three tiers, each with the uplinks of a full one. Without a layer
-    over the rails (rail-only) hosts of two rails do not reach each other, also where their rails share switches.
+    over the rails (rail-only) hosts of two rails do not reach each other, even where the rails share switches.
 
     Parameters
     ----------

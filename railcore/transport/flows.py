@@ -1,23 +1,24 @@
 """Flows between hosts: who sends how much to whom, and when."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.catalog.arguments import (
-    Bytes,
-    BytesArray,
-    Listed,
-    NonNegative,
-    NonNegativeArray,
     NonNegativeInt,
     NonNegativeInts,
-    Seconds,
+    Quantities,
+    Quantity,
+    Range,
     SecondsArray,
     checked,
 )
-from railcore.catalog.checks import Floats, at_least, positive, seed_of, share, whole
+from railcore.catalog.checks import Floats, whole
+
+FlowBytes = Annotated[Quantity, Range(0, above_0=True, example="2 MB")]
+Hosts = Annotated[int, Range(2, 2**25)]
 
 
 @checked
@@ -29,12 +30,12 @@ class Flows:
     size_bytes [flows]: payload of each, or one number for all [bytes].
     start_s [flows]: when each starts, or one number for all [s].
 
-    Raises ValueError for flows of no bytes, starts before 0 and shapes that do not match.
+    Raises ValueError for shapes that do not match.
     """
 
     source: NonNegativeInts
     destination: NonNegativeInts
-    size_bytes: BytesArray
+    size_bytes: Annotated[Quantities, Range(0, above_0=True, example="2 MB")]
     start_s: SecondsArray = 0.0
 
     def __post_init__(self) -> None:
@@ -44,13 +45,13 @@ class Flows:
             raise ValueError(f"source has shape {source.shape}, destination {destination.shape}: give two equal rows")
         put(self, "source", source)
         put(self, "destination", destination)
-        for name, value in (("size_bytes", positive("size_bytes", self.size_bytes, "bytes")),
-                            ("start_s", at_least("start_s", self.start_s))):  # fmt: skip
+        for name in ("size_bytes", "start_s"):
+            value = np.asarray(getattr(self, name), float)
             if value.ndim and value.shape != source.shape:
                 raise ValueError(
                     f"{name} has {value.size:,} values: give one, or one for each of {len(source):,} flows"
                 )
-            put(self, name, np.broadcast_to(value, source.shape).astype(float))
+            put(self, name, np.broadcast_to(value, source.shape).copy())
 
     def __len__(self) -> int:
         return len(self.source)
@@ -58,7 +59,7 @@ class Flows:
 
 @dataclass(frozen=True)
 class FlowTimes:
-    """Completion times of flows from their starts, and of each flow alone on the fabric; shape [flows] [s]."""
+    """Completion times of flows from their starts, and those of each flow alone on the fabric [flows, s]."""
 
     completion_s: Floats
     alone_s: Floats
@@ -70,8 +71,13 @@ class FlowTimes:
 
 
 @checked
-def permutation(hosts: Listed, size_bytes: Bytes, load: NonNegative = 1.0, seed: NonNegativeInt = 0) -> Flows:
-    """Every active host sends one flow to another active host, and receives one; all start at once.
+def permutation(
+    hosts: Hosts,
+    size_bytes: FlowBytes,
+    load: Annotated[float, Range(0, 1, above_0=True)] = 1.0,
+    seed: NonNegativeInt = 0,
+) -> Flows:
+    """Every active host sends one flow to another active host and receives one. All flows start at once.
 
     Parameters
     ----------
@@ -88,10 +94,10 @@ def permutation(hosts: Listed, size_bytes: Bytes, load: NonNegative = 1.0, seed:
     -------
     `Flows`, in order of their sources.
     """
-    count = round(float(share("load", load, above_0=True)) * int(whole("hosts", hosts, 2)))
+    count = round(load * hosts)
     if count < 2:
         raise ValueError(f"load is {load:g}: {count} of {hosts:,} hosts would be active; give {2 / hosts:g} or more")
-    draw = np.random.default_rng(seed_of(seed))
+    draw = np.random.default_rng(seed)
     active = np.sort(draw.permutation(hosts)[:count])
     while True:  # e tries on average
         partner = draw.permutation(count)
@@ -99,43 +105,19 @@ def permutation(hosts: Listed, size_bytes: Bytes, load: NonNegative = 1.0, seed:
             return Flows(active, active[partner], size_bytes)
 
 
-def permutation_in_groups(group: ArrayLike, size_bytes: float, seed: int = 0) -> Flows:
-    """Every host sends one flow to another host of its group, such as its rail, and receives one.
-
-    group: of every host, two hosts or more in each. size_bytes: of each flow [bytes]. seed: of the draw of partners.
-    """
-    draw, groups = np.random.default_rng(seed_of(seed)), whole("group", group, 0)
-    destination = np.empty(len(groups), np.int64)
-    for each in np.unique(groups):
-        hosts = draw.permutation(np.flatnonzero(groups == each))
-        if len(hosts) < 2:
-            raise ValueError(f"group {each} has one host: give groups of two or more")
-        destination[hosts] = np.roll(hosts, 1)  # a cycle through all: nobody is his own partner
-    return Flows(np.arange(len(groups)), destination, size_bytes)
+def split_flows(flows: Flows, parts: int) -> Flows:
+    """Each flow in so many equal parts, which are neighbours in the result."""
+    source, destination = np.repeat(flows.source, parts), np.repeat(flows.destination, parts)
+    return Flows(source, destination, np.repeat(flows.size_bytes / parts, parts), np.repeat(flows.start_s, parts))
 
 
-def split_flows(flows: Flows, parts: Listed) -> Flows:
-    """Each flow as so many equal ones, which stand one after the other."""
-    count = int(whole("parts", parts))
-    source, destination = np.repeat(flows.source, count), np.repeat(flows.destination, count)
-    return Flows(source, destination, np.repeat(flows.size_bytes / count, count), np.repeat(flows.start_s, count))
-
-
-@checked
-def incast(
-    senders: NonNegativeInt,
-    receiver: NonNegativeInt,
-    size_bytes: Bytes,
-    hosts: Listed,
-    spread_s: Seconds = 0.0,
-    seed: NonNegativeInt = 0,
-):
-    """Hosts drawn at random all send one flow to one receiver.
+def incast(senders: int, receiver: int, size_bytes: float, hosts: int, spread_s: float = 0.0, seed: int = 0) -> Flows:
+    """Hosts drawn at random send one flow each to one receiver.
 
     Parameters
     ----------
     senders, receiver
-        How many hosts send; the host that receives.
+        Number of hosts that send; the host that receives.
     size_bytes
         Of each flow [bytes].
     hosts
@@ -149,23 +131,21 @@ def incast(
     -------
     `Flows`.
     """
-    others = np.delete(np.arange(int(whole("hosts", hosts, 2))), int(whole("receiver", receiver, 0, hosts - 1)))
-    count = int(whole("senders", senders, 1, len(others)))
-    draw = np.random.default_rng(seed_of(seed))
-    source = draw.permutation(others)[:count]
-    starts = draw.uniform(0, float(at_least("spread_s", spread_s)), count)
-    return Flows(source, np.full(count, receiver), size_bytes, starts)
+    whole("receiver", receiver, 0, hosts - 1)
+    whole("senders", senders, 1, hosts - 1)
+    draw = np.random.default_rng(seed)
+    source = draw.permutation(np.delete(np.arange(hosts), receiver))[:senders]
+    return Flows(source, np.full(senders, receiver), size_bytes, draw.uniform(0, spread_s, senders))
 
 
-@checked
-def all_to_all(groups: NonNegativeArray, size_bytes: Bytes) -> Flows:
+def all_to_all(groups: ArrayLike, size_bytes: float) -> Flows:
     """Every host of a group sends one flow to every other host of its group, all at once.
 
     groups: hosts, shape [groups, hosts of a group]. size_bytes: of each flow [bytes].
     """
     members = whole("groups", np.atleast_2d(groups), 0)
-    if members.shape[1] < 2:
-        raise ValueError(f"groups has {members.shape[1]} host in a group: give two or more")
-    each = members.shape[1]
-    i, j = np.nonzero(~np.eye(each, dtype=bool))
+    size = members.shape[1]
+    if size < 2:
+        raise ValueError(f"groups has {size} host in a group: give two or more")
+    i, j = np.nonzero(~np.eye(size, dtype=bool))
     return Flows(members[:, i].ravel(), members[:, j].ravel(), size_bytes)

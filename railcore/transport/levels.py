@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import NonNegative, NonNegativeInt, Seconds, checked
-from railcore.catalog.checks import at_least, one_of, share
+from railcore.catalog.arguments import NonNegative, NonNegativeInt, Share, checked
+from railcore.transport.delay import Duration
 from railcore.transport.fabric import SKIPPED, PathFabric
 from railcore.transport.flows import Flows, FlowTimes
 from railcore.transport.hashing import ecmp_paths
@@ -18,24 +18,23 @@ from railcore.transport.sharing import FairRun, fair_sharing, ideal_spraying
 from railcore.transport.transports import Nscc, Pulls, Rccc, Transport, transport_names
 from railcore.transport.transports import transport as catalog_transport
 
-LEVELS = ("auto", "flows", "packets")
-
 
 @dataclass(frozen=True)
 class Limits:
     """Where the flow level holds, and how well.
 
-    products: least size of a flow, in products of bandwidth and round trip. slowdown: least of the last flow.
-    packets: least number that a link sends in a round trip. each: the same, for each flow of the busiest link. A window
-        is a packet at least: too many flows fill the queue whatever they do, and what it trims takes the senders' links
-        a second time.
+    products: least size of a flow, in products of bandwidth and round trip.
+    slowdown: least slowdown of the last flow.
+    packets: least packets that a link sends in a round trip.
+    flow_packets: the same, for each flow of the busiest link. A window is at least a packet: too many flows fill the
+        queue whatever they do, and trimmed packets take the senders' links a second time.
     error: of the last flow's time, as a share.
     """
 
     products: float
     slowdown: float
     packets: float
-    each: float
+    flow_packets: float
     error: float
 
 
@@ -60,18 +59,18 @@ COLUMNS = {
     "products": "smallest flow from [bandwidth-delay products]",
     "slowdown": "slowdown of the last flow from",
     "packets": "round trip from [packets]",
-    "each": "and from [packets of each flow]",
+    "flow_packets": "and from [packets of each flow]",
     "error": "error of the last flow up to [%]",
 }
 UNKNOWN = "the flow level is not known to be close for this transport on this fabric"
 LEFT_OUT = "the flow level leaves out losses, slow and dead links, and routing that is not done"
-LEAST_HEADERS = 20  # in a packet's payload: each acknowledgement is a header, and the flow level has none
-LEAST_ENTROPIES = 64  # of what sprays over hashed paths: fewer do not even out the load
+LEAST_HEADERS = 20  # in a packet's payload: an acknowledgement is a header, and the flow level has none
+LEAST_ENTROPIES = 64  # of transports that spray over hashed paths: fewer do not even out the load
 
 
 def limits_table() -> pd.DataFrame:
     """`LIMITS` in words, a row for each kind of case."""
-    table = pd.DataFrame([vars(each) for each in LIMITS.values()]).rename(columns=COLUMNS)
+    table = pd.DataFrame(map(vars, LIMITS.values())).rename(columns=COLUMNS)
     table[COLUMNS["error"]] *= 100
     table.insert(0, "kind of case", list(LIMITS))
     return table
@@ -79,11 +78,11 @@ def limits_table() -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class LeveledTimes(FlowTimes):
-    """Completion times, and what they come from.
+    """Completion times, and the level that gave them.
 
-    level: "flows" or "packets". reason: why this one.
-    error: largest relative error of the last flow's time against packets that was measured for such cases, with some
-        room; 0 for packets, infinite for flows where you asked for them and nothing is promised.
+    level: "flows" or "packets". reason: why this level.
+    error: largest relative error of the last flow's time against packets, measured for such cases, with some room.
+        0 for packets; infinite for flows that the caller asked for where no error is known.
     """
 
     level: str
@@ -99,16 +98,16 @@ def flow_level_times(
     seed: int = 0,
     converged: bool = True,
 ) -> FairRun:
-    """Times by fair sharing on the paths of `simulate_packets`, flowlets too; ideal spraying where packets spread.
+    """Times by fair sharing on the paths of `simulate_packets`; ideal spraying where packets spread.
 
     Parameters
     ----------
     fabric, flows
         Where the flows run.
     transport
-        Its balancing alone counts.
+        Only its balancing counts. Flowlets keep to one path.
     framing, seed, converged
-        As there.
+        As for `simulate_packets`.
 
     Returns
     -------
@@ -119,14 +118,14 @@ def flow_level_times(
     return ideal_spraying(fabric, flows, framing)
 
 
-def _has_usual_numbers(given: Transport) -> bool:
-    """Whether a transport of the catalog is this one but for balancing: errors were measured with such numbers."""
+def _has_usual_numbers(transport: Transport) -> bool:
+    """Whether all but its balancing is that of a transport of the catalog: errors were measured with these."""
     usual = map(catalog_transport, transport_names())
-    return any(replace(given, balancing=each.balancing, entropies=each.entropies) == each for each in usual)
+    return any(replace(transport, balancing=item.balancing, entropies=item.entropies) == item for item in usual)
 
 
 def _kind(fabric: PathFabric, flows: Flows, transport: Transport) -> str:
-    """Which of `LIMITS` may hold; none where the flow level has no place for what the transport does."""
+    """Name in `LIMITS` of the case; "" for transports that the flow level does not describe."""
     balancing, paced = transport.balancing, isinstance(transport.control, Nscc | Rccc | Pulls)
     repaired = transport.queues.overflow == "trim" and transport.recovery == "selective"  # no loss waits for a timeout
     if not (paced and repaired) or balancing == "flowlets" or fabric.planes > 1 or not _has_usual_numbers(transport):
@@ -143,7 +142,7 @@ def _kind(fabric: PathFabric, flows: Flows, transport: Transport) -> str:
 
 
 def _promise(kind: str, fabric: PathFabric, flows: Flows, framing: Framing, run: FairRun) -> tuple[float, str]:
-    """Error of the flow level's last flow, infinite where none is promised, and why."""
+    """Error of the last flow at the flow level, infinite where it is not known, and why."""
     limits, round_trip_s = LIMITS[kind], path_delay_s(fabric, flows, replace(framing, acknowledged=True))
     product_bytes = float(round_trip_s.max()) * float(fabric.link_Bps)
     packets, port, ports_Bps = product_bytes / framing.packet_bytes, run.links.port, run.links.capacity_Bps
@@ -153,7 +152,7 @@ def _promise(kind: str, fabric: PathFabric, flows: Flows, framing: Framing, run:
     for name, value, least in (
         ("the smallest flow in bandwidth-delay products", flows.size_bytes.min() / product_bytes, limits.products),
         ("a round trip in packets", packets, limits.packets),
-        ("a round trip in packets of each flow on the busiest link", packets / busiest, limits.each),
+        ("a round trip in packets of each flow on the busiest link", packets / busiest, limits.flow_packets),
         ("a packet's payload in headers", framing.mtu_bytes / max(framing.header_bytes, 1.0), LEAST_HEADERS),
         ("the slowdown of the last flow", run.slowdown[last], limits.slowdown),
     ):
@@ -167,29 +166,29 @@ def completion_times(
     fabric: PathFabric,
     flows: Flows,
     transport: Transport,
-    level: str = "auto",
+    level: Literal["auto", "flows", "packets"] = "auto",
     framing: Framing = ACKNOWLEDGED,
     seed: NonNegativeInt = 0,
-    loss: NonNegative = 0.0,
+    loss: Share = 0.0,
     converged: bool = True,
     within: NonNegative = 0.15,
-    most_s: Seconds = 60.0,
+    most_s: Duration = 60.0,
     progress: Callable[[str], Any] | None = None,
 ) -> LeveledTimes:
     """Completion times of flows by the flow level where its error is known and small, else packet by packet.
 
-    Errors were measured with the catalog's numbers of transports: with your own, packets are simulated.
+    Errors were measured with the catalog's transports. With your own numbers, packets are simulated.
 
     Parameters
     ----------
     fabric, flows, transport
         Where, what, and how.
     level
-        One of `LEVELS`: "flows" or "packets" for this one in any case; "auto" chooses.
+        "flows" or "packets" in any case; "auto" chooses.
     framing, seed, loss, converged, most_s, progress
-        As in `simulate_packets`.
+        As for `simulate_packets`.
     within
-        Error of the last flow's time that is small enough, as a share.
+        Largest error of the last flow's time at the flow level, as a share.
 
     Returns
     -------
@@ -197,14 +196,9 @@ def completion_times(
 
     Raises
     ------
-    ValueError
-        For another level, or numbers out of range.
-    RuntimeError
-        Where packets are simulated and flows are not complete, as in `simulate_packets`.
+    ValueError, RuntimeError
+        As `simulate_packets`.
     """
-    one_of("level", level, LEVELS)
-    share("loss", loss, below_1=True)
-    at_least("within", within)
     whole = converged and not loss and bool(np.all(fabric.rates == 1))
     kind, error, reason = "", np.inf, UNKNOWN if whole else LEFT_OUT
     if whole and level != "packets":

@@ -1,18 +1,19 @@
 """The least time that flows need, from links and sizes alone: what completion times are measured against."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import Bytes, checked
-from railcore.catalog.checks import Floats, Ints, at_least, positive
+from railcore.catalog.arguments import Bytes, Quantity, Range, checked
+from railcore.catalog.checks import Floats, Ints
 from railcore.transport.fabric import SKIPPED, PathFabric
 from railcore.transport.flows import Flows
 
 CUTS = ("sending host", "links up from a leaf", "links up from a pod", "links down to a pod", "links down to a leaf",
         "receiving host")  # fmt: skip
-_AT_ONCE = 2**21  # pairs of flow and path that are looked at together
+_AT_ONCE = 2**21  # pairs of flow and path in one array
 
 
 @checked
@@ -20,18 +21,14 @@ _AT_ONCE = 2**21  # pairs of flow and path that are looked at together
 class Framing:
     """How bytes become packets, and when a flow counts as complete.
 
-    mtu_bytes: payload of a packet [bytes]; every packet is a full one, also the last.
-    header_bytes: of every packet, and all of an acknowledgement [bytes].
-    acknowledged: whether a flow is complete when its last acknowledgement is back, not when its last byte is received.
+    mtu_bytes: payload of a packet [bytes]. Every packet is full, also the last one.
+    header_bytes: of every packet, and size of an acknowledgement [bytes].
+    acknowledged: whether a flow is complete when its last acknowledgement is back; else when its last byte is received.
     """
 
-    mtu_bytes: Bytes = 4096.0
+    mtu_bytes: Annotated[Quantity, Range(1, example="4 KiB")] = 4096.0
     header_bytes: Bytes = 64.0
     acknowledged: bool = False
-
-    def __post_init__(self) -> None:
-        at_least("mtu_bytes", self.mtu_bytes, 1.0)
-        at_least("header_bytes", self.header_bytes)
 
     @property
     def packet_bytes(self) -> float:
@@ -40,7 +37,7 @@ class Framing:
 
     def packets(self, size_bytes: ArrayLike) -> Floats:
         """Packets of a flow."""
-        return np.ceil(positive("size_bytes", size_bytes, "bytes") / float(self.mtu_bytes))
+        return np.ceil(np.asarray(size_bytes, float) / float(self.mtu_bytes))
 
     def wire_bytes(self, size_bytes: ArrayLike) -> Floats:
         """Bytes of a flow on each link [bytes]."""
@@ -64,10 +61,10 @@ def stage_rates(fabric: PathFabric) -> list[Floats]:
 
 
 def cuts(fabric: PathFabric, flows: Flows) -> tuple[Ints, Floats]:
-    """Groups of ports that flows have to cross, whatever paths they take, and what each group carries.
+    """Groups of ports that flows cross on any path [flows, 6], and the capacity of each group [bytes/s].
 
-    One column for each of `CUTS`: which group the flow crosses, shape [flows, 6], `SKIPPED` for none; and the
-    bytes/s of the groups, numbered through all columns.
+    A column for each of `CUTS`: number of the group that a flow crosses, `SKIPPED` for none. Numbers run through all
+    columns.
     """
     base, _ = fabric.tables(flows.source, flows.destination)
     leaf, rows = fabric.leaf, stage_rates(fabric)
@@ -88,13 +85,13 @@ def cuts(fabric: PathFabric, flows: Flows) -> tuple[Ints, Floats]:
 
 
 def pair_planes_Bps(fabric: PathFabric, flows: Flows) -> Floats:
-    """The most that each flow alone can send in each plane, over all its paths; shape [flows, planes] [bytes/s].
+    """Largest rate of each flow alone in each plane, over all its paths [flows, planes] [bytes/s].
 
     Raises ValueError for a flow that no live path carries.
     """
-    found = np.full((len(flows), fabric.planes), float(fabric.link_Bps))
+    most_Bps = np.full((len(flows), fabric.planes), float(fabric.link_Bps))
     if np.all(fabric.rates == 1):
-        return found
+        return most_Bps
     base, offset = fabric.tables(flows.source, flows.destination)
     shape = (fabric.planes, max(1, fabric.uplinks), max(1, fabric.cores))
     step = max(1, _AT_ONCE // fabric.paths)
@@ -105,20 +102,20 @@ def pair_planes_Bps(fabric: PathFabric, flows: Flows) -> Floats:
         over = stage[1][..., 0] if fabric.tiers < 3 else np.minimum(stage[2], stage[3]).sum(-1)
         over = np.minimum(np.minimum(over, stage[1][..., 0]), stage[-2][..., 0]).sum(-1)
         ends = np.minimum(stage[0], stage[-1])[..., 0, 0]
-        found[at : at + step] *= np.minimum(over, ends)
-    if np.any(found.sum(1) == 0):
-        at = int(np.argmax(found.sum(1) == 0))
+        most_Bps[at : at + step] *= np.minimum(over, ends)
+    if np.any(most_Bps.sum(1) == 0):
+        at = int(np.argmax(most_Bps.sum(1) == 0))
         raise ValueError(
             f"destination {flows.destination[at]} cannot be reached from host {flows.source[at]}: every path has a "
             f"dead link; give rates above 0, or another seed of `degraded`"
         )
-    return found
+    return most_Bps
 
 
 def path_delay_s(fabric: PathFabric, flows: Flows, framing: Framing) -> Floats:
-    """What a flow needs beyond the time to send its bytes once [s].
+    """Time of a flow beyond that to send its bytes once [s].
 
-    Cables, switches, each packet received before it is sent on, and the acknowledgement where it counts.
+    Cables, switches, store and forward of a packet, and the acknowledgement where it counts.
     """
     base, _ = fabric.tables(flows.source, flows.destination)
     links, link_Bps = (base != SKIPPED).sum(1), float(fabric.link_Bps)
@@ -130,8 +127,8 @@ def path_delay_s(fabric: PathFabric, flows: Flows, framing: Framing) -> Floats:
 def single_flow_s(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED) -> Floats:
     """Completion time of each flow alone on the fabric, from its start; shape [flows] [s].
 
-    All ports of the NIC send, and all paths carry. A packet is not split: the last one of each plane may run alone.
-    Leaves out queues, host software and processing of packets.
+    All ports of the NIC send, over all paths. A packet is not split: the last one of each plane may run alone. Queues,
+    host software and processing of packets are left out.
     """
     planes_Bps = pair_planes_Bps(fabric, flows)
     packets, alive = framing.packets(flows.size_bytes), (planes_Bps > 0).sum(1)
@@ -141,11 +138,10 @@ def single_flow_s(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED)
 
 
 def optimum_bounds_s(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED) -> dict[str, float]:
-    """When the last flow can be complete at best, by what holds it back, from time 0 [s].
+    """Lower bounds of the time at which the last flow is complete, by their cause, from time 0 [s].
 
-    "one flow": each alone. Every other entry, of `CUTS`: what has to cross one group of links, over all paths evenly
-    or not, at the group's full speed from the first start on; the busiest group of the kind.
-    Bounds from below: no schedule is claimed to meet all of them at once.
+    "one flow": each flow alone. The other entries, of `CUTS`: bytes that cross one group of links, at the group's full
+    rate from the first start on; for the busiest group of the kind. No schedule is claimed to meet all bounds at once.
     """
     bounds = {"one flow": float((flows.start_s + single_flow_s(fabric, flows, framing)).max())}
     used, capacity = cuts(fabric, flows)
@@ -165,5 +161,5 @@ def optimum_bounds_s(fabric: PathFabric, flows: Flows, framing: Framing = RECEIV
 
 @checked
 def optimum_s(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED) -> float:
-    """When the last flow can be complete at best, from time 0 [s]: the largest of `optimum_bounds_s`."""
+    """Earliest time at which the last flow can be complete, from time 0 [s]: the largest of `optimum_bounds_s`."""
     return max(optimum_bounds_s(fabric, flows, framing).values())

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from railcore.catalog.arguments import NonNegative, NonNegativeInt, Seconds, checked
-from railcore.catalog.checks import Ints, positive, seed_of, share
+from railcore.catalog.arguments import NonNegativeInt, Share, checked
+from railcore.catalog.checks import Ints, share
+from railcore.transport.delay import Duration
 from railcore.transport.fabric import SKIPPED, PathFabric
 from railcore.transport.flows import Flows, FlowTimes
 from railcore.transport.hashing import ecmp_paths, entropy_paths, hash64, live_paths
@@ -36,11 +37,11 @@ TALLIES = {  # column of a run: place in the kernel's counts
 class PacketRun(FlowTimes):
     """Completion times of a run, and what happened in it.
 
-    packets [flows]: of each flow, sent once.
+    packets [flows]: of each flow, each counted once.
     tallies: packets sent, sent again, trimmed, lost, marked, pauses, arrivals discarded, the deepest queue.
-    port_packets [ports]: what each port sent.
+    port_packets [ports]: sent by each port.
     slot_s: time of one packet on a link [s].
-    slots: how long the run lasted.
+    slots: length of the run.
     """
 
     packets: Ints
@@ -56,6 +57,7 @@ class PacketRun(FlowTimes):
 
 
 def _room(needed: float) -> int:
+    """The next power of two, 64 or more."""
     return 1 << max(6, (math.ceil(needed) - 1).bit_length())
 
 
@@ -66,19 +68,21 @@ def simulate_packets(
     transport: Transport,
     framing: Framing = ACKNOWLEDGED,
     seed: NonNegativeInt = 0,
-    loss: NonNegative = 0.0,
+    loss: Share = 0.0,
     converged: bool = True,
-    most_s: Seconds = 60.0,
+    most_s: Duration = 60.0,
     progress: Callable[[str], Any] | None = None,
 ) -> PacketRun:
     """Completion times of flows, packet by packet, with one transport for all.
 
-    Acknowledgements, credits and headers of trimmed packets take capacity of the links: those that go back are charged
-    eight at a time, on a path drawn at random. What it leaves out: they never wait in a queue themselves, and are never
-    lost; links and stages have one latency each; two hosts under one switch meet others' packets as if they were as far
-    as the rest (their own round trip is the short one); every packet is a full one; a loss without a trace is noticed
-    after a round trip where a later packet shows the gap, else after the timeout, never too early.
-    Most that a run has room for: 1,048,576 flows of 524,288 packets each, 4,096 paths, 67 million packets on the way.
+    Acknowledgements, credits and headers of trimmed packets take capacity of the links: on the way back they are
+    charged eight at a time, on a path drawn at random.
+
+    Simplified: these small packets never wait in a queue and are never lost. All links have one latency. Two hosts
+    under one switch meet the packets of others as late as hosts far apart do, though their own round trip is short.
+    Every packet is full. A loss without a trace is noticed after a round trip where a later packet shows the gap, else
+    after the timeout, never too early.
+    Largest run: 1,048,576 flows of 524,288 packets each, 4,096 paths, 67 million packets on the way.
 
     Parameters
     ----------
@@ -87,15 +91,15 @@ def simulate_packets(
     framing
         Bytes of packets; whether the way of the last acknowledgement counts.
     seed
-        Of paths and of every draw. Single-path transports share their paths for one seed.
+        Of paths and of every draw. With one seed, all single-path transports have the same paths.
     loss
         Probability that a packet is lost on a link.
     converged
-        Whether routing has withdrawn paths with a dead link, or packets run into it.
+        Whether routing has withdrawn paths with a dead link; else packets run into it.
     most_s
         Simulated time after which the run is given up [s].
     progress
-        Told every two seconds how far the run is.
+        Called with a text every two seconds, such as `print`.
 
     Returns
     -------
@@ -104,13 +108,11 @@ def simulate_packets(
     Raises
     ------
     ValueError
-        For numbers out of range, or what the fabric does not have.
+        For flows that the fabric cannot carry, and runs that are too large.
     RuntimeError
         Where flows are not complete after `most_s`.
     """
     share("loss", loss, below_1=True)
-    positive("most_s", most_s, "s")
-    seed = seed_of(seed)
     slot_s = slot_time_s(fabric, framing)
     room = 1.0
     while True:
@@ -144,10 +146,7 @@ def simulate_packets(
 
 
 def _run(state: Any, options: Any, most_slots: int, progress: Callable[[str], Any] | None) -> int:
-    """The run; with `progress` in parts of some tenths of a second. Returns how it ended.
-
-    Where it ends for want of room it begins anew, and so does what is told.
-    """
+    """Run the kernel; with `progress` in parts of some tenths of a second. Returns how the run ended."""
     step, told = (1 << 10 if progress else most_slots), time.monotonic()
     while True:
         began, until = time.monotonic(), min(int(state.tally[layout.NOW]) + step, most_slots)
@@ -177,7 +176,7 @@ def _check(result: PacketRun, fabric: PathFabric, transport: Transport, state: A
 
 
 def _prepare(fabric, flows, transport, framing, seed, loss, converged, room):
-    """State and options of a run, what a flow of one packet takes [s], and the order of the flows, by their hosts."""
+    """State and options of a run, time of a flow of one packet [s], and the order of the flows by their hosts."""
     slot_s = slot_time_s(fabric, framing)
     order = np.argsort(flows.source, kind="stable")
     base, offset = fabric.tables(flows.source[order], flows.destination[order])
@@ -220,16 +219,16 @@ def _prepare(fabric, flows, transport, framing, seed, loss, converged, room):
     skips = transport.balancing in ("bitmap", "mixed")
     loops, loop = np.unique(-rtt, return_inverse=True)  # the longest first
     shares = [flying] + [flying / 4] * (len(loops) - 1) + [1024.0] * len(loops)
-    rooms = np.array([_room(4 * fabric.ports * room)] + [_room((each + count) * room) for each in shares])
+    rooms = np.array([_room(4 * fabric.ports * room)] + [_room((packets + count) * room) for packets in shares])
     ring_of = np.zeros(len(rooms), layout.RING)
     ring_of["row"], ring_of["mask"] = np.cumsum(rooms) - rooms, rooms - 1
-    divisors = [each for each in range(1, entropies + 1) if math.gcd(each, entropies) == 1]
+    strides = [stride for stride in range(1, entropies + 1) if math.gcd(stride, entropies) == 1]
     state = layout.State(
         base=base.astype(np.int32),
         back=fabric.tables(flows.destination[order], flows.source[order])[0].astype(np.int32),
         offset=offset.astype(np.int32),
         ev_path=ev_path.astype(np.int16),
-        strides=np.array(divisors, np.int64),
+        strides=np.array(strides, np.int64),
         start=fabric.stage_start,
         rates=fabric.rates,
         free_at=np.zeros(fabric.ports),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from railcore.catalog.arguments import NonNegativeArray, checked
-from railcore.catalog.checks import Floats, Ints, whole
+from railcore.catalog.checks import Floats, Ints
 from railcore.compiled import njit
 from railcore.transport.fabric import PathFabric
 from railcore.transport.flows import Flows, FlowTimes
@@ -27,8 +27,8 @@ class SharedLinks:
 
     port [flows, uses]: numbers of the links, `SKIPPED` for none.
     capacity_Bps [ports]: of each link [bytes/s].
-    wire_bytes [flows]: what each flow sends over each of its links [bytes].
-    start_s [flows]: when it starts [s].
+    wire_bytes [flows]: bytes of each flow on each of its links.
+    start_s [flows]: start of each flow [s].
     """
 
     port: Ints
@@ -43,13 +43,13 @@ class SharedLinks:
         _parts(self.port, np.arange(ports), part)
         order = np.lexsort((self.start_s, part))
         first = np.append(np.flatnonzero(np.diff(part[order], prepend=-1)), flows)
-        each = self.port[order], self.capacity_Bps, self.wire_bytes[order], self.start_s[order]
-        numbers = np.stack([each[2], np.zeros(flows), np.zeros(flows)])
+        wire = self.wire_bytes[order]
+        numbers = np.stack([wire, np.zeros(flows), np.zeros(flows)])
         scratch = np.zeros((4, ports)), np.empty(ports, np.int64), numbers, np.empty((2, flows), np.int64)
-        found = np.full(flows, np.inf)
-        _finish(first, *each, scratch, found)
+        in_order = np.full(flows, np.inf)
+        _finish(first, self.port[order], self.capacity_Bps, wire, self.start_s[order], scratch, in_order)
         finish = np.empty(flows)
-        finish[order] = found
+        finish[order] = in_order
         return finish
 
 
@@ -185,7 +185,7 @@ def _finish(first, port, capacity, wire, start, scratch, finish):  # type: ignor
 class FairRun(FlowTimes):
     """Completion times under fair sharing, with the delay of the path; infinite where a flow waits for a dead link.
 
-    links: what was shared.
+    links: that the flows share.
     """
 
     links: SharedLinks
@@ -216,18 +216,17 @@ def fair_sharing(fabric: PathFabric, flows: Flows, path: NonNegativeArray, frami
     -------
     A `FairRun`. A flow over a dead link never ends.
     """
-    given = whole("path", path, 0, fabric.paths - 1)
-    if given.shape != (len(flows),):
-        raise ValueError(f"path has shape {given.shape}: give one for each of {len(flows):,} flows")
-    port = fabric.port_table(flows.source, flows.destination, given)
+    if np.shape(path) != (len(flows),):
+        raise ValueError(f"path has shape {np.shape(path)}: give one for each of {len(flows):,} flows")
+    port = fabric.port_table(flows.source, flows.destination, path)
     return _run(fabric, flows, port, fabric.rates * float(fabric.link_Bps), framing)
 
 
 def ideal_spraying(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED) -> FairRun:
-    """Flows that spread over all paths and share what they need max-min fairly.
+    """Flows that spread over all paths and share groups of links max-min fairly.
 
-    Each path takes what it can: only NICs, all links of a leaf or pod together, and the paths between two hosts
-    together limit flows. With all links at one speed an even share on each path is the same.
+    Paths need not be loaded evenly: flows are limited only by NICs, by all links of a leaf or pod together, and by all
+    paths between two hosts together. With all links at one speed, even loads give the same times.
 
     fabric, flows: where the flows run. framing: packets, for bytes on the wire and the delay of a path.
     """

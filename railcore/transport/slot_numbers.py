@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from railcore.catalog.arguments import Positive
 from railcore.transport.fabric import PathFabric
 from railcore.transport.kernel import layout
 from railcore.transport.optimum import Framing
@@ -30,8 +29,8 @@ def slot_time_s(fabric: PathFabric, framing: Framing) -> float:
     return framing.packet_bytes / float(fabric.link_Bps)
 
 
-def slots_for(time_s: Any, slot_s: Positive) -> Any:
-    """Whole slots that have room for a time."""
+def slots_for(time_s: Any, slot_s: float) -> Any:
+    """Whole slots of at least a time."""
     return np.ceil(time_s / slot_s - 1e-9).astype(np.int64)
 
 
@@ -42,7 +41,7 @@ def slot_numbers(
     loss: float,
     entropies: int,
 ) -> layout.Options:
-    """What the loops need of a transport.
+    """Numbers of a transport for the kernel.
 
     Parameters
     ----------
@@ -89,11 +88,14 @@ def slot_numbers(
 
 
 def _typed(numbers: Any) -> Any:
-    """Each number as annotated, and floats where none is, or Numba compiles anew where one is whole."""
+    """Numbers in their annotated types, else floats. With other types Numba would compile again."""
     kinds = getattr(type(numbers), "__annotations__", {})
-    named = numbers._asdict().items()
-    made = {name: _typed(each) if isinstance(each, tuple) else kinds.get(name, float)(each) for name, each in named}
-    return type(numbers)(**made)
+    return type(numbers)(
+        **{
+            name: _typed(value) if isinstance(value, tuple) else kinds.get(name, float)(value)
+            for name, value in numbers._asdict().items()
+        }
+    )
 
 
 def _port(queues: Queues, fabric: PathFabric, framing: Framing, rtt: int) -> Any:
@@ -128,7 +130,7 @@ def _unused(kind: Any) -> Any:
 def _window(
     nscc: Control, fabric: PathFabric, framing: Framing, planes: int, latency_s: float, loop_s: float, most: float
 ) -> Any:
-    """NSCC's gains hold for a product of bandwidth and delay, and for a target: here they are those of the fabric."""
+    """NSCC's numbers. Its gains hold for a reference network and target: they are scaled to those of the fabric."""
     if not isinstance(nscc, Nscc):
         return _unused(layout.WindowNumbers)
     link_Bps = float(fabric.link_Bps)

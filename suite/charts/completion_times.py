@@ -14,12 +14,11 @@ from suite.plotting import COLOURS, GREY, heat_colours, legend_below, log_axis, 
 
 _OPTIMUM: dict = {"color": "black", "linestyle": ":", "linewidth": 1.3}
 _STATISTICS = {"mean": "mean of the flows", "p99": "99th percentile", "last": "last flow"}
-_NEVER = "never"  # of flows that are not complete
 _FEW = 1e-5  # share of packets sent again; less is drawn there
 
 
 def _styles(names: Sequence[str]) -> dict[str, dict]:
-    """Line, marker and colour of each transport; of those of one colour only the first is solid."""
+    """Line, marker and colour of each transport. Of one colour, the first is solid and the others are dashed."""
     colours, styles = plotting.colours_of(names), {}
     for i, (name, colour) in enumerate(colours.items()):
         earlier = list(colours.values())[:i].count(colour)
@@ -28,7 +27,7 @@ def _styles(names: Sequence[str]) -> dict[str, dict]:
 
 
 def _over_seeds(data: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
-    """Least, median and most over the other columns, in the order of the data."""
+    """Least, median and most of a value over its seeds, in the order of the data."""
     parts = data.groupby(list(by), sort=False)[value]
     return parts.agg(least="min", median="median", most="max").reset_index()
 
@@ -363,7 +362,7 @@ def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
         ax.hlines(y, shown["least"], shown["most"], color="black", linewidth=1)
         for place, middle, most in zip(y, over["median"], over["most"], strict=True):
             if np.isinf(middle):
-                plotting.text_beside(ax, _NEVER, (1, place), (4, 0), va="center", fontsize=8)
+                plotting.text_beside(ax, "never", (1, place), (4, 0), va="center", fontsize=8)
             elif middle == middle:
                 at = (most if np.isfinite(most) else middle, place)
                 plotting.text_beside(ax, number(middle, 2), at, (4, 0), va="center", fontsize=8)

@@ -159,7 +159,7 @@ def _byte_colours(sizes: np.ndarray) -> ScalarMappable:
 
 
 def _largest(parts: Mapping[str, pd.DataFrame]) -> list[float]:
-    """The largest entry of every tenfold range and the smallest of all, as far as they can be told apart [bytes]."""
+    """Ticks: the largest entry of each decade and the smallest of all, where labels do not overlap [bytes]."""
     sizes = np.concatenate([entries["bytes"] for entries in parts.values()])
     ranges = np.floor(np.log10(sizes))
     largest = sorted({sizes.min(), *(sizes[ranges == range_].max() for range_ in np.unique(ranges))})
@@ -173,7 +173,7 @@ def _byte_colour_bar(
     ticks: Sequence[float] = (),
     document: Mapping[float, bool] | None = None,
 ) -> None:
-    """The scale of `_byte_colours`, beside the axes, with entries at its ticks and marks of the document's [bytes]."""
+    """Colour bar of `_byte_colours`: entries at its ticks, and marks at the document's entries [bytes]."""
     bar = figure.colorbar(colours, label="sent in one iteration [GB]", ax=axes, aspect=30)
     if len(ticks):
         bar.set_ticks([size / GB for size in ticks], labels=[number(size / GB, 3) for size in ticks])

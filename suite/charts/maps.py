@@ -16,9 +16,9 @@ from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike
 
 from railcore.catalog import units
-from railcore.catalog.colours import BORDER, LAND, NO_PLACE, PLACE_NAME, POWER_LINES
 from railcore.catalog.units import counted, number
 from railcore.network.globe import earth_radius_m, great_circle_way
+from suite.colours import BORDER, LAND, NO_PLACE, PLACE_NAME, POWER_LINES
 from suite.plotting import COLOURS, FUELS
 
 ORIGIN = (23.0, -96.0)  # latitude and longitude of x = y = 0
@@ -212,7 +212,7 @@ def within_axes(ax: plt.Axes, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def mark_box(ax: plt.Axes, point: np.ndarray | tuple[float, float], reach: float) -> Bbox:
-    """Box of a mark that reaches so many typographic points to each side."""
+    """Box of a mark with a half-width of so many points."""
     x, y = ax.transData.transform(point)
     half = reach * ax.figure.dpi / 72
     return Bbox([[x - half, y - half], [x + half, y + half]])

@@ -115,7 +115,7 @@ def traffic_by_dimension(operations: pd.DataFrame, dependencies: pd.DataFrame, t
 
 
 def _waiting(ax: plt.Axes, start: tuple[float, float], stop: tuple[float, float]) -> None:
-    """A line with an arrow, right-angled, from the end of what is waited for down or up to what starts then."""
+    """A right-angled arrow from the end of an operation to the one that waits for it."""
     (x, y), (to, lane) = start, stop
     away = 1 if lane > y else -1
     gap = lane - 0.5 * away  # between the lanes, where nothing is drawn

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
-from railcore.catalog.colours import BUSY
+from suite.colours import BUSY
 from suite.plotting import GREY, PASSES, TRAFFIC, ink_on, paler, panel_title, percent_axis
 
 _TRANSFERS = {  # series: colour
@@ -78,7 +78,7 @@ def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "", note
 
 
 def _all_compute(events: pd.DataFrame, ranks: int) -> list[tuple[float, float]]:
-    """From when to when all ranks compute; none for a single rank."""
+    """Times in which all ranks compute; none for a single rank."""
     computes = events[events["what"] == "compute"]
     times = np.unique(computes[["start", "end"]].to_numpy(float))
     computations: list[tuple[float, float]] = []
@@ -92,7 +92,7 @@ def _all_compute(events: pd.DataFrame, ranks: int) -> list[tuple[float, float]]:
 
 
 def strategy_bytes(table: pd.DataFrame, title: str = "") -> plt.Figure:
-    """Bytes of a step by strategy: bars of kinds on top of each other, hatched where they leave the node; idle shares.
+    """Bytes of a step by strategy, stacked by kind and hatched where they leave the node; idle shares.
 
     Columns strategy, kind, link ("scale-up" or "scale-out"), bytes and idle_share (in a panel of its own). title: of
     the figure.

@@ -10,8 +10,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from railcore.catalog import units
-from railcore.catalog.colours import CIRCUIT_UP
 from suite import plotting
+from suite.colours import CIRCUIT_UP
 from suite.plotting import COLOURS, GREY, TRAFFIC, ink_on, legend_below, panel_title, percent
 
 _LANES = {"compute": plotting.PASSES["compute"], "circuits": CIRCUIT_UP, "change": "#333333"}
@@ -121,7 +121,7 @@ def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float, title: 
 
 
 def _early_changes(ax: plt.Axes, lanes: pd.DataFrame, y: float, until_s: float) -> None:
-    """Double arrows from where a rank's circuits begin to change to where its traffic asks for them, if far apart."""
+    """Double arrows from a change of a rank's circuits to the traffic that asks for them, if far apart."""
     traffic = lanes[lanes["lane"] == "traffic"].sort_values("start_s")
     for row in lanes[lanes["lane"] == "change"].itertuples():
         after = traffic[traffic["start_s"] >= row.end_s - 1e-9]["asked_s"]
@@ -159,8 +159,8 @@ def _spans(ax: plt.Axes, rows: pd.DataFrame, y: float, half: float, fill: str, *
     ax.add_collection(PolyCollection(list(corners), facecolors=[fill], **{"linewidths": 0, **style}))
 
 
-def _label(ax: plt.Axes, row, text: str, y: float, until_s: float, size: float = 8, **style) -> None:
+def _label(ax: plt.Axes, row, text: str, y: float, until_s: float, **style) -> None:
     """A text in the middle of a span, where it fits."""
     inches = ax.get_window_extent().width / ax.figure.dpi
-    if (row.end_s - row.start_s) / until_s * inches * 72 > 0.62 * size * len(text):
-        ax.text((row.start_s + row.end_s) / 2, y, text, ha="center", va="center", fontsize=size, **style)
+    if (row.end_s - row.start_s) / until_s * inches * 72 > 0.62 * 8 * len(text):
+        ax.text((row.start_s + row.end_s) / 2, y, text, ha="center", va="center", fontsize=8, **style)

@@ -12,8 +12,8 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from railcore.catalog import units
-from railcore.catalog.colours import WAITS
 from railcore.catalog.units import number
+from suite.colours import WAITS
 from suite.plotting import COLOURS, LINKS, PASSES, TRAFFIC, model_name, paler, panel_title, text_beside
 
 _FILLS = PASSES | {"sync": TRAFFIC["data"]}
@@ -90,8 +90,8 @@ def pipeline_gantt(
     return ax
 
 
-def pipeline_gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]], heading: str = "") -> plt.Figure:
-    """Gantt charts over one another on one axis of time, each from its title, events and peaks, below a heading."""
+def pipeline_gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]]) -> plt.Figure:
+    """Gantt charts over one another on one axis of time, each from its title, events and peaks."""
     rows = sum(events["stage"].max() + 3 for _, events, _ in parts)
     figure, axes = plt.subplots(len(parts), 1, figsize=(10, 0.6 + 0.38 * rows), squeeze=False)
     for ax, (title, events, peaks) in zip(axes.flat, parts, strict=True):

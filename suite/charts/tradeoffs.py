@@ -1,4 +1,4 @@
-"""Lines of one good against another: cost, time, memory, size, goodput, length."""
+"""Lines of one quantity against another: cost, time, memory, size, goodput, length."""
 
 from collections.abc import Mapping, Sequence
 from string import ascii_lowercase

@@ -43,7 +43,7 @@ class BuiltDesign:
 
     @property
     def plan(self) -> AddressPlan:
-        """Its addresses; of the servers that are asked for, not of all that the fabric has room for."""
+        """Its addresses, for the servers asked for, not for all that the fabric could hold."""
         return self.bgp.plan
 
     @property
@@ -63,22 +63,22 @@ class BuiltDesign:
 
     @property
     def spare_gpus(self) -> int:
-        """GPUs that the fabric has room for beyond those that are there."""
+        """GPUs that the fabric could hold beyond those in use."""
         return self.fabric.gpus - self.plan.gpus
 
     @property
     def cost_per_gpu_usd(self) -> float:
-        """Of all that is bought, by the GPUs that are there."""
+        """Cost of all parts over the GPUs in use [USD]."""
         return float(self.bought["cost_usd"].sum()) / self.plan.gpus
 
     @property
     def power_per_gpu_w(self) -> float:
-        """Listed maxima of switches and transceivers, by the GPUs that are there."""
+        """Maximum power of switches and transceivers over the GPUs in use [W]."""
         return self._power_w("power") / self.plan.gpus
 
     @property
     def typical_power_per_gpu_w(self) -> float:
-        """What switches and transceivers draw on average, by the GPUs that are there."""
+        """Typical power of switches and transceivers over the GPUs in use [W]."""
         return self._power_w("typical_power") / self.plan.gpus
 
     def _power_w(self, what: str) -> float:
@@ -86,7 +86,7 @@ class BuiltDesign:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What its owner should know."""
+        """Warnings about the design."""
         named = f"{self.name} for {self.asked:,} GPUs"
         texts = [*bundling_warnings(self.plan), *(f"{named}: {text}" for text in self.bgp.warnings)]
         if self.spare_gpus:
@@ -213,7 +213,7 @@ def designs_sizing(built: Sequence[BuiltDesign], refused: pd.DataFrame) -> pd.Da
 
 
 def design_cost_by_part(built: BuiltDesign) -> pd.Series:
-    """Cost of the parts of a design by the GPUs that are there [USD], by part in words, such as "spines"."""
+    """Cost of a design's parts over the GPUs in use [USD], by part in words, such as "spines"."""
     words = {
         **{("switches", role): f"{role}es" if role.endswith("switch") else f"{role}s" for role in built.parts["where"]},
         **{("links", kind): f"links to {kind}s" for kind in CABLE_KINDS},
@@ -224,7 +224,7 @@ def design_cost_by_part(built: BuiltDesign) -> pd.Series:
 
 
 def largest_cost_difference(one: BuiltDesign, other: BuiltDesign) -> tuple[str, float]:
-    """The part whose cost by GPU differs most between two designs, in words, and by how much the other's is more."""
+    """The part whose cost a GPU differs most between two designs, in words, and how much more the other's costs."""
     difference = design_cost_by_part(other).sub(design_cost_by_part(one), fill_value=0.0)
     part = difference.abs().map(significant).idxmax()
     return str(part), float(difference[part])

@@ -20,7 +20,6 @@ from suite.deployment.resilience import failure_domains
 from suite.deployment.segments import SegmentFabric
 from suite.deployment.subnets import address_use
 
-HOURS_OF_A_YEAR = year / hour
 COUNTED = ("gpus", "gpu_Gbps", "oversubscription", "nic_switches", "reach")  # in which comparable designs are equal
 
 
@@ -110,7 +109,7 @@ def _design_row(built: BuiltDesign) -> dict[str, Any]:
         "servers_touched": fabric.servers,
         "nics_lost_per_year": losses["NIC"]["gpus_lost_per_year"].sum(),
         "gpus_cut_off_per_year": losses["server"]["gpus_lost_per_year"].sum(),
-        "bandwidth_lost": losses["bandwidth"]["lost_gpu_hours_per_year"].sum() / HOURS_OF_A_YEAR,
+        "bandwidth_lost": losses["bandwidth"]["lost_gpu_hours_per_year"].sum() / (year / hour),
         "paths_same_rail": in_pod,
         "paths_other_pod": between_pods,
         "nic_subnets": int(use["networks"].iloc[0]),

@@ -67,7 +67,7 @@ class EvpnPeer:
 @checked
 @dataclass(frozen=True)
 class SwitchConfig:
-    """What a switch is configured with.
+    """Configuration of one switch.
 
     as_number: 0 where it has no neighbours.
     mtu: of the links between switches, the largest IP packet [bytes]; that of VLANs and hosts is `vlan_mtu`.

@@ -1,4 +1,4 @@
-"""Parts of a design, counted once: for what they cost, the power that they take, and how often they fail."""
+"""Parts of a design, counted once for their cost, their power and their failures."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _ENDS = {
 
 
 def design_parts(design: SegmentFabric | AddressPlan, lengths_m: Mapping = {}) -> pd.DataFrame:
-    """What a design is made of: switches, transceivers or cables of every kind of link, NICs.
+    """Parts of a design: switches, transceivers or cables of every kind of link, NICs.
 
     design: a fabric, or an address plan, which has the servers that are there and the peer links of its MLAG pairs.
     lengths_m: length of the links of some kinds [m], as in `cabling_table`: the cheapest medium that reaches; without
@@ -59,7 +59,7 @@ def design_parts(design: SegmentFabric | AddressPlan, lengths_m: Mapping = {}) -
 
 
 def bill_of_parts(parts: pd.DataFrame) -> Bill:
-    """Lines of what `design_parts` lists, an item of the catalog each."""
+    """A bill with a line for each item that `design_parts` lists."""
     tiers = {where: tier for names in (ROLES, CABLE_KINDS) for tier, where in enumerate(names, start=1)} | {"peer": 1}
     lines = []
     for row in parts.itertuples():
@@ -91,7 +91,7 @@ def links_by_kind(design: SegmentFabric | AddressPlan) -> dict[str, int]:
 
 
 def host_interfaces(fabric: SegmentFabric, servers: int) -> int:
-    """Interfaces of rail switches that hold NIC ports, where so many servers fill the segments one after another."""
+    """Interfaces of rail switches with NIC ports, where so many servers fill one segment after another."""
     here = np.clip(servers - fabric.servers * np.arange(fabric.pods * fabric.segments), 0, fabric.servers)
     ports: Ints = here * (fabric.host_ports // fabric.servers)
     return int((-(-ports // lanes_of(fabric, 1, up=False))).sum()) * fabric.rail_switches_of_segment
@@ -118,7 +118,7 @@ def _nic(fabric: SegmentFabric) -> tuple[str, int]:
 
 
 def parts_that_fail(design: SegmentFabric | AddressPlan, parts: pd.DataFrame) -> pd.DataFrame:
-    """Network parts that can fail, and what one of them takes, on average over those of its kind.
+    """Network parts that can fail, and what one failure stops, on average over the parts of a kind.
 
     parts: of the design, by `design_parts`. A splitter cable, or a transceiver whose interface breaks out, takes all
     its links. Copper cables have no transceivers; optical ones have a fibre each.
@@ -170,7 +170,7 @@ def _within_one(fabric: SegmentFabric, lanes: int) -> tuple[float, float]:
 
 
 def expected_losses(design: SegmentFabric | AddressPlan, loss: str, parts: pd.DataFrame) -> pd.DataFrame:
-    """A year's failures of the network parts of a design, and the GPUs that they take.
+    """Failures a year of a design's network parts, and the GPUs that they stop.
 
     loss: what counts, one of LOSSES. parts: what is bought, of `design_parts`. See `parts_that_fail`.
     Columns part, count, gpus_lost (by one failure), events_per_year, gpus_lost_per_year, lost_gpu_hours_per_year.
@@ -185,7 +185,7 @@ def expected_losses(design: SegmentFabric | AddressPlan, loss: str, parts: pd.Da
 
 
 def cost_of_parts(parts: pd.DataFrame) -> pd.DataFrame:
-    """What the parts that `design_parts` lists cost.
+    """Cost of the parts that `design_parts` lists.
 
     Columns part (switches, links, NICs), where, item, count, unit_usd, cost_usd, and low_usd and high_usd of the cost,
     where prices have bounds. Raises ValueError for a part without a price.

@@ -1,4 +1,4 @@
-"""What a failed part leaves: failover of NICs, and what a switch of each tier takes with it."""
+"""What a failed part leaves: failover of NICs, and GPUs that a failed switch of each tier cuts off."""
 
 from collections.abc import Mapping
 
@@ -59,7 +59,7 @@ def failover(plan: AddressPlan) -> pd.DataFrame:
 
 
 def failure_domains(fabric: SegmentFabric) -> pd.DataFrame:
-    """What a switch takes with it when it fails, a row for each tier.
+    """What a failed switch stops, a row for each tier.
 
     Columns role; switches: of the tier; gpus_touched: GPUs whose NIC, or whose way between rail switches or pods, runs
     through one; gpus_lost: of these, whose NIC is on it alone; rails_touched, rails_lost: rails of its segment;

@@ -114,13 +114,13 @@ class BgpDesign:
 
     @property
     def _hides_cuts(self) -> bool:
-        """Whether super-spines learn summaries of pods, each over several units."""
+        """Whether super-spines learn one summary for several units of a pod."""
         units = self.plan.fabric.segments * self.plan.units_of_segment
         return self.summarised and self.plan.fabric.pods > 1 and units > 1
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What its owner should know: what summaries of pods lose, and the routes that they save."""
+        """Warnings: flows that summaries of pods lose, and the routes that they save."""
         plan, spines = self.plan, self.plan.fabric.spines
         if not self._hides_cuts or spines == 1:
             return ()

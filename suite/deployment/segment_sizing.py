@@ -142,7 +142,7 @@ class _Room:
 
     @cached_property
     def below(self) -> tuple[int, int, int]:
-        """Links that a switch of each tier takes at most where none goes up."""
+        """Most links below a switch of each tier, without uplinks."""
         speeds = (self.base.port_Bps, self.uplink_Bps, self.uplink_Bps)
         return tuple(self.free(i) * self.ports(i, speed) for i, speed in enumerate(speeds, start=1))  # type: ignore
 

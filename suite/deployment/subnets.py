@@ -317,7 +317,7 @@ class AddressPlan:
 
 
 def _overlapping(begin: Ints, end: Ints) -> np.ndarray:
-    """Which of some ranges of addresses share one with another."""
+    """For each range of addresses, whether it overlaps another."""
     order = np.argsort(begin, kind="stable")
     start, stop = begin[order], np.maximum.accumulate(end[order])
     overlaps = np.zeros(begin.size, dtype=bool)
@@ -350,7 +350,7 @@ def address_use(plan: AddressPlan) -> pd.DataFrame:
 
 
 def bundling_warnings(plan: AddressPlan) -> tuple[str, ...]:
-    """What the way lacks in which switches bundle NICs."""
+    """Warnings about how switches bundle NICs."""
     if plan.bundling != "evpn" or plan.fabric.spines:
         return ()
     return ("Nothing joins the switches that share Ethernet segments (EVPN): give spines.",)

@@ -40,7 +40,7 @@ def refuse_overlaps(name: str, networks: Iterable[IPv4Network]) -> list[IPv4Netw
 
 
 def first_free(size: int, taken: Iterable[IPv4Network], area: IPv4Network, count: int) -> int | None:
-    """First address of `count` blocks in a row, of `size` addresses each, that others leave free in an area.
+    """First address of `count` consecutive free blocks of `size` addresses in an area.
 
     Parameters
     ----------
@@ -63,14 +63,14 @@ def first_free(size: int, taken: Iterable[IPv4Network], area: IPv4Network, count
 
 
 def free_network(prefix_length: int, taken: Collection[IPv4Network], within: Iterable[IPv4Network] = PRIVATE) -> str:
-    """First network of a prefix length within some that shares no address with others, or "none" in words."""
+    """First free network of a prefix length inside some networks, as text; "none" in words."""
     starts = (first_free(2 ** (32 - prefix_length), taken, area, 1) for area in within)
     start = next((start for start in starts if start is not None), None)
     return "none: the addresses end here" if start is None else str(IPv4Network((start, prefix_length)))
 
 
 def smallest_cover(networks: list[IPv4Network]) -> IPv4Network:
-    """Smallest single network that holds all of some."""
+    """Smallest network that holds all of these."""
     cover = min(networks)
     last = max(int(network.broadcast_address) for network in networks)
     while int(cover.broadcast_address) < last:

@@ -1,4 +1,4 @@
-"""What each switch of an address plan is configured with, and the files of a design: its tables and configurations."""
+"""Configurations of the switches of an address plan, and a design's files: tables and configurations."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -72,7 +72,7 @@ def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216) -> SwitchConfig:
 
 
 def check_exportable(bgp: BgpDesign) -> None:
-    """Refuse what the export has no lines for. Raises ValueError naming what would do."""
+    """Raise ValueError for what the export cannot write, naming what it could."""
     if bgp.plan.bundling == "evpn" and not (bgp.control_plane == "BGP EVPN" and bgp.plan.fabric.spines):
         raise ValueError(
             "bundling is 'evpn', but rail switches have nobody to tell of their Ethernet segments: give control_plane "
@@ -137,7 +137,7 @@ def _vlan_gateways(plan: AddressPlan, subnets: pd.DataFrame, switch: str) -> tup
 
 
 def _segments_of(plan: AddressPlan, switch: str, unit: str) -> tuple[EthernetSegment, ...]:
-    """Port channels of a switch that its unit shares; their MAC address is the unit's."""
+    """Port channels that a switch shares with its unit, under the unit's MAC address."""
     members = _bond_members(plan.ports[plan.ports["switch"] == switch], "", "port_channel")
     number = plan.unit_names.ravel().tolist().index(unit) + 1
     mac = (LOCAL_MAC | number).to_bytes(6).hex(":")

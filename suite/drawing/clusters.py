@@ -1,4 +1,4 @@
-"""A cluster as one picture of five networks, one of them lit or all; and the profiles of a fabric beside its layers."""
+"""A cluster's five networks in one picture, one or all in colour; and a fabric's profiles beside its layers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
@@ -44,7 +44,7 @@ def cluster_figure(
         A row for each network: network, port_Bps, node_Bps, technology, transport, control_plane, data_plane,
         isolation, lossless, joins, nic.
     lit
-        Network that is drawn in colour, the others faint; "" for all.
+        Network drawn in colour, the others faint; "" for all.
     first
         Number of the first rail, GPU and node rank, 0 or 1.
     title
@@ -53,15 +53,7 @@ def cluster_figure(
     Returns
     -------
     The figure. Of many nodes, or GPUs of a node, the first ones are drawn, and the title says of how many.
-
-    Raises
-    ------
-    ValueError
-        For a network that the table lacks.
     """
-    names = list(table["network"])
-    if lit and lit not in names:
-        raise ValueError(f"lit is {lit!r}: give one of {', '.join(names)}, or '' for all")
     return _ClusterPage(graph, table.set_index("network"), lit, first, title).page.figure
 
 
@@ -344,7 +336,7 @@ def _global_profile(page: Diagram, box: Box, rows: pd.DataFrame) -> None:
 
 
 def _options(row: Any) -> list[str]:
-    """Values that are named for a field of the global profile, in lines."""
+    """Values that the text names for a field of the global profile, in lines."""
     return wrap(row.document, 20, break_on_hyphens=False)
 
 

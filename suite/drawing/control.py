@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.patches import Ellipse, FancyBboxPatch
 
 from railcore.catalog import units
-from railcore.catalog.colours import PARTS
+from suite.colours import PARTS
 from suite.plotting import COLOURS
 
 _FILLS = {

@@ -20,7 +20,7 @@ from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 
-from railcore.catalog.colours import DIFFERS, PARTS
+from suite.colours import DIFFERS, PARTS
 from suite.drawing.symbols import draw_marks, text_outline
 from suite.plotting import ink_on
 
@@ -65,8 +65,6 @@ class Box:
 
     def edge(self, side: str, share: float = 0.5) -> tuple[float, float]:
         """A point of a side (left, right, bottom, top), `share` of the way along it from the left or the bottom."""
-        if side not in _SIDES:
-            raise ValueError(f"side is {side!r}: give one of {', '.join(_SIDES)}")
         x, y = (share if at is None else at for at in _SIDES[side])
         return self.left + x * self.width, self.bottom + y * self.height
 
@@ -74,8 +72,6 @@ class Box:
         """Equal boxes inside, row by row from the upper left; gap between and around them [inches]."""
         wide = (self.width - 2 * gap - (columns - 1) * gap) / columns
         high = (self.height - 2 * gap - (rows - 1) * gap) / rows
-        if wide <= 0 or high <= 0:
-            raise ValueError(f"{columns} columns and {rows} rows leave no room in {self}: make the box larger")
         return [
             Box(self.left + gap + i * (wide + gap), self.top - gap - high - j * (high + gap), wide, high)
             for j in range(rows)
@@ -141,8 +137,6 @@ class Diagram:
         ValueError
             The text does not fit at `LEAST_FONT`.
         """
-        if kind not in KINDS:
-            raise ValueError(f"kind is {kind!r}: give one of {', '.join(KINDS)}")
         box, face = Box(left, bottom, width, height), face or KINDS[kind]
         words: dict[str, Any] = {name: style.pop(name) for name in ("weight", "family") if name in style}
         look: dict[str, Any] = {"facecolor": face, "edgecolor": EDGE, "linewidth": 0.8, "zorder": 3, **style}
@@ -188,13 +182,10 @@ class Diagram:
         """Many lines of text as one artist, which is drawn several times as fast.
 
         rows: x and y of a line's middle, or where it begins if `left` [inches]; text, its size [points], and colour.
-        Raises ValueError for a font below `LEAST_FONT`.
         """
         rows = [row for row in rows if row[2]]
         outlines, places, inks = [], [], []
         for x, y, text, font, ink in rows:
-            if font < LEAST_FONT:
-                raise ValueError(f"font is {font:g} points: give {LEAST_FONT:g} or more")
             outline, wide = text_outline(text, font, bold)
             outlines.append(outline)
             places.append((x + left * wide / 144, y))
@@ -263,14 +254,7 @@ class Diagram:
         Returns
         -------
         Nothing.
-
-        Raises
-        ------
-        ValueError
-            The font is below `LEAST_FONT`.
         """
-        if font < LEAST_FONT:
-            raise ValueError(f"font is {font:g} points: give {LEAST_FONT:g} or more")
         self.ax.text(
             x, y, text, **{"fontsize": font, "ha": "center", "va": "center", "color": INK, "zorder": 6, **style}
         )
@@ -303,16 +287,7 @@ class Diagram:
         Returns
         -------
         Nothing.
-
-        Raises
-        ------
-        ValueError
-            For fewer than two points, and for another arrow.
         """
-        if len(points) < 2 or arrow not in ("", "->", "<->"):
-            raise ValueError(
-                f"points are {points!r} and arrow {arrow!r}: give two points or more, and '', '->' or '<->'"
-            )
         look: dict[str, Any] = {"color": colour, "linewidth": 1.0, "solid_joinstyle": "round", "zorder": 2, **style}
         xs, ys = zip(*points, strict=True)
         self.ax.add_artist(Line2D(xs, ys, **look))

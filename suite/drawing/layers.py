@@ -80,15 +80,9 @@ def fabric_layout(graph: "nx.Graph", tiers: Sequence[str], endpoint: str, group:
     Returns
     -------
     The graph with the places of its nodes.
-
-    Raises
-    ------
-    ValueError
-        For a graph without GPUs.
     """
-    if not (gpus := nodes_of_kind(graph, "gpu")):
-        raise ValueError(f"graph {graph.name!r} has no GPUs: draw a fabric's graph")
-    tiers, domains = tiers or tier_names(graph), _domains(graph, gpus, group)
+    gpus, tiers = nodes_of_kind(graph, "gpu"), tiers or tier_names(graph)
+    domains = _domains(graph, gpus, group)
     at: dict[str, tuple[float, float]] = {}
     for i, members in enumerate(domains.values()):
         at |= {node: (len(at) + j + _GAP * i, 0.0) for j, node in enumerate(members)}

@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.patches import Circle
 
-from railcore.catalog.colours import PARTS
 from railcore.catalog.units import number
+from suite.colours import PARTS
 from suite.drawing.diagram import EDGE, FAINT, Box, Diagram
 from suite.plotting import LINKS
 

@@ -51,15 +51,8 @@ def nic_wiring(
     Returns
     -------
     The figure.
-
-    Raises
-    ------
-    ValueError
-        More than two switches, or another `by`.
     """
     names = list(dict.fromkeys(ports["switch"]))
-    if len(names) > 2 or by not in ("interface", "rail"):
-        raise ValueError(f"by is {by!r} and switches are {names}: give 'interface' or 'rail', and one or two switches")
     several, links = len(names) > 1, _LINKS if by == "interface" else 1.35
     host_high = _NAME + 0.3 + _CELL * len(names) + 0.12
     side = _NAME + _CELL + 0.14 + links  # of a switch and its links

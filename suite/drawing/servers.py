@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from railcore.catalog.colours import PARTS
 from railcore.catalog.units import GB, counted, number, show
+from suite.colours import PARTS
 from suite.drawing.diagram import ALERT, EDGE, FAINT, INK, KINDS, Box, Diagram
 from suite.drawing.layers import nodes_of_kind
 from suite.drawing.symbols import rail_colour
@@ -135,7 +135,7 @@ class _Row:
 
 
 def _straight(graph: "nx.Graph", at: Mapping[str, Box], a: str, b: str) -> list[tuple[float, float]]:
-    """From the upper part down to the lower one: upright where one is above the other, else between their edges."""
+    """A line from the upper part to the lower one: vertical where one is above the other, else between their edges."""
     upper, lower = (a, b) if at[a].bottom > at[b].bottom else (b, a)
     x = (at[lower] if at[lower].width < at[upper].width else at[upper]).middle[0]
     if graph.nodes[upper]["kind"] != "hb" and all(box.left <= x <= box.right for box in (at[upper], at[lower])):
@@ -148,7 +148,7 @@ def _straight(graph: "nx.Graph", at: Mapping[str, Box], a: str, b: str) -> list[
 
 
 def _over(page: Diagram, a: Box, b: Box, edge: Mapping, colour: str, place: tuple[float, float]) -> None:
-    """A link over the enclosures, its text at a place of it."""
+    """A link drawn above the enclosures, with its text."""
     x, height = place
     (xa, _), (xb, _) = a.middle, b.middle
     page.link([(xa, a.top), (xa, height), (xb, height), (xb, b.top)], colour=colour, linewidth=1.6)
@@ -223,7 +223,8 @@ def model_memory_diagram(
         needs += [f"over {row.network}"] if row.network != "none" else ["no network"]
         needs = [part for text in needs for part in text.replace(" and ", "\nand ").split("\n")]
         top = bottom + height - 0.24
-        page.text(0.08, top, f"{row.model} model, {_bits(row.precision)}", font=9, ha="left", weight="bold")
+        bits = "".join(filter(str.isdigit, row.precision))  # "16" of "bf16"
+        page.text(0.08, top, f"{row.model} model, {bits} bits", font=9, ha="left", weight="bold")
         for line, text in enumerate(needs, start=1):
             page.text(0.08, top - 0.06 - 0.16 * line, text, ha="left")
         if document and row.model in document:
@@ -241,11 +242,6 @@ def model_memory_diagram(
                     page.box(cell.left, cell.bottom, cell.width, cell.height * used / gpu_bytes, face=_FILL)
                     page.text(*cell.middle, f"{number(used / GB, 3)}\nGB")
     return page.figure
-
-
-def _bits(precision: str) -> str:
-    """A number format in words: "16 bits" of "bf16"."""
-    return f"{''.join(filter(str.isdigit, precision))} bits"
 
 
 def ultra_ethernet_diagram(
@@ -267,15 +263,8 @@ def ultra_ethernet_diagram(
     Returns
     -------
     The figure.
-
-    Raises
-    ------
-    ValueError
-        For another number of nodes.
     """
     nodes = nodes_of_kind(graph, "node")
-    if len(nodes) != 2:
-        raise ValueError(f"the system has {len(nodes)} nodes: give one of two")
     row, gap, node_width = 1.5, 0.55, 0.45 + _GPU_WIDTH + _NIC_WIDTH
     low = 0.16 + _LINE * len(_TERMS)
     page = Diagram(_WIDTH, row * len(planes) + gap + 0.4 + low, title)
@@ -307,7 +296,7 @@ def _plane(
     place: tuple[float, float],
     above: bool,
 ) -> dict[str, Box]:
-    """A row: processes and memory, interface with its endpoint, leaf switch, and the same mirrored; the leaf's box.
+    """Draw a row: processes and memory, interface with its endpoint, leaf switch, and the same mirrored.
 
     place: its bottom and height; above: above the spines, where the leaf has its name above it.
     """

@@ -16,7 +16,7 @@ from matplotlib.patheffects import Normal, Stroke
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 
-from railcore.catalog.colours import ROUTES
+from suite.colours import ROUTES
 from suite.drawing import layers
 from suite.plotting import COLOURS, DIFFERS, LINKS, ink_on
 
@@ -37,7 +37,7 @@ _SHARED_SWITCH: dict[str, Any] = {"facecolor": "#EFEFEF", "edgecolor": _TOP, "li
 
 @dataclass(frozen=True)
 class _Changes:
-    """From one graph to another: nodes gone, edges gone or thinner between live nodes, edges new."""
+    """Changes from one graph to another: lost nodes, lost or thinner edges between live nodes, new edges."""
 
     dead: frozenset
     lost: frozenset
@@ -105,19 +105,11 @@ def draw_fabric(
     Returns
     -------
     The axes.
-
-    Raises
-    ------
-    ValueError
-        For a graph without GPUs, and for a route over an edge that no graph has.
     """
     import networkx as nx
 
     after = graph if after is None else after
     whole = graph if after is graph else nx.compose(graph, after)
-    for a, b in chain(*map(pairwise, routes)):
-        if not whole.has_edge(a, b):
-            raise ValueError(f"routes go from {a!r} to {b!r}, which no edge joins: find them with graph.route")
     layout, changes = layers.fabric_layout(whole, tiers, endpoint, group), _changes(graph, after)
     scale = _frame(layout, ax)
     _boxes(layout, ax, scale)
@@ -170,7 +162,7 @@ def rail_colour(rail: int) -> str:
 
 
 def _colours(graph: "nx.Graph") -> dict[str, str]:
-    """Of the rail; in a network of one rail, of the plane; grey above the rails and where there is one of both."""
+    """Colour of each node: its rail's, or its plane's where there is one rail; else grey."""
     nodes = dict(graph.nodes(data=True))
     several = [key for key in ("rail", "plane") if len({at[key] for at in nodes.values()} - {None}) > 1]
     top, colours = max(at["tier"] for at in nodes.values()), {}

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from railcore.catalog import files, known_name
+from railcore.catalog import files, full_name
 from suite import workspace
 from suite.driver.kernels import kernel_environment
 from suite.driver.run import load_notebook
@@ -71,7 +71,7 @@ def keep(name: str, forced: bool = False) -> str:
     Raises ValueError for an unknown notebook, a copy that is no notebook, and, unless forced, where the notebook has
     changed since it was copied.
     """
-    name = known_name("notebook", name, _notebooks())
+    name = full_name("notebook", name, _notebooks())
     target, copy = (folder / f"{name}.ipynb" for folder in (workspace.NOTEBOOKS, _COPIES))
     if not is_edited(name):
         return f"{name}: its copy in build/lab has the sources of notebooks/{target.name}: nothing to bring back"
@@ -101,7 +101,7 @@ def discard(name: str) -> str:
 
     The copy of a notebook that is gone goes too.
     """
-    name = known_name("notebook", name, {*_copied(), *_notebooks()})
+    name = full_name("notebook", name, {*_copied(), *_notebooks()})
     if name not in _notebooks():
         _forget(name)
         return f"{name}: its copy in build/lab is gone, as its notebook is"
@@ -110,7 +110,7 @@ def discard(name: str) -> str:
 
 
 def own_files() -> list[str]:
-    """What build/lab holds that is not to be had elsewhere: edited copies, and files that somebody made there."""
+    """Files that only build/lab holds: edited copies, and files that somebody made there."""
     paths = [path for path in sorted(_LAB.rglob("*")) if path.is_file() and not path.is_symlink()]
     shown = [path for path in paths if not any(part.startswith(".") for part in path.relative_to(_LAB).parts)]
     copies = {_COPIES / f"{name}.ipynb": name for name in {*_notebooks(), *_copied()}}

@@ -373,7 +373,7 @@ def source_hashes() -> dict[str, str]:
 
 
 def _used_hash(name: str, notebook: Mapping, report: Mapping, stored: Mapping[str, str]) -> str:
-    """Hash of everything that the results of a notebook depend on; known: hashes to take for files as they are now."""
+    """Hash of all that a notebook's results depend on; stored: hashes to use in place of those of the files."""
     used = ["constraints.txt", *map(_module_path, report["modules"]), *report["data"]]
     if name[:2] in LAST_NOTEBOOKS:
         used += [path for path in _figures_files() if not path.startswith(f"figures/extra/{name[:2]}_")]

@@ -132,7 +132,7 @@ def make_figures(
     suite = notebook_names()
     _refuse_renamed(suite)
     if only is not None:
-        only = catalog.known_name("notebook", only, suite)
+        only = catalog.full_name("notebook", only, suite)
     if run_name is not None and not _RUN_NAME.fullmatch(run_name):
         raise ValueError(f"NAME is {run_name!r}: write up to 100 letters, digits, - and _")
     if texts and only is None:
@@ -223,7 +223,7 @@ class _Plan:
     """What becomes of a run's results.
 
     values: parameters of its one notebook.
-    own: it uses numbers that stand neither in notebooks nor in data/.
+    has_parameters: it uses numbers that stand neither in notebooks nor in data/.
     publishing: parameters that stand in notebooks become the published ones.
     custom: notebooks whose results stay in build/custom, with the names of their runs.
     """

@@ -1,20 +1,19 @@
-"""Collectives as schedules of sends between ranks: run on arrays, pipelined, and their bytes counted; and every
-algorithm as such a schedule, flat among n ranks and hierarchical among HB domains and rails.
+"""Collectives as schedules of sends between ranks, flat among n ranks or hierarchical among HB domains and rails.
+
+A schedule is run on arrays, or its bytes are counted.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from railcore.catalog import checks
-from railcore.catalog.arguments import Bytes, Listed, NonNegativeInt, checked
 from railcore.catalog.checks import Floats
-from railcore.training.collectives import HB, NIC, OPERATIONS, RAIL_FORWARDED, hierarchical_phases, steps_and_bytes
+from railcore.training.collectives import HB, NIC, hierarchical_phases, steps_and_bytes
 
 # A rank, or a switch that reduces and multicasts: its kind and number.
 Node = int | tuple[str, int]
@@ -46,11 +45,6 @@ class Schedule:
     parts: int
     steps: tuple[Step, ...]
 
-    def __post_init__(self) -> None:
-        checks.one_of("operation", self.operation, OPERATIONS)
-        checks.whole("ranks", self.ranks)
-        checks.whole("parts", self.parts)
-
     def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)
 
@@ -62,8 +56,7 @@ class Schedule:
         """Blocks that message_bytes is made of: a block is message_bytes / blocks."""
         return self.ranks * self.parts
 
-    @checked
-    def start(self, rank: NonNegativeInt) -> list[int]:
+    def start(self, rank: int) -> list[int]:
         """Blocks that a rank holds before the first step."""
         if self.operation == "all_gather":
             return self._slots([rank])
@@ -72,8 +65,7 @@ class Schedule:
         one = self.operation in ("broadcast", "scatter", "point_to_point")
         return self._slots(range(self.ranks)) if rank == 0 or not one else []
 
-    @checked
-    def end(self, rank: NonNegativeInt) -> list[int]:
+    def end(self, rank: int) -> list[int]:
         """Blocks that are a rank's result after the last step."""
         if self.operation in ("reduce_scatter", "scatter"):
             return self._slots([rank])
@@ -110,8 +102,7 @@ class ScheduleBytes:
         return float(max(self.sent.max(), self.received.max()))
 
 
-@checked
-def count_bytes(schedule: Schedule, block_bytes: Bytes = 1.0) -> ScheduleBytes:
+def count_bytes(schedule: Schedule, block_bytes: float = 1.0) -> ScheduleBytes:
     """Steps and bytes of a schedule whose blocks have `block_bytes` each [bytes]."""
     ports = np.zeros((len(schedule), 2, schedule.ranks))
     pairs: Counter[tuple[Node, Node]] = Counter()
@@ -131,11 +122,9 @@ def run_schedule(schedule: Schedule, arrays: Sequence[np.ndarray]) -> list[np.nd
     """Perform a schedule: arrays[r] is what rank r starts with; the result is what each rank ends with.
 
     All sends of a step read what their sources held when the step began. For all_gather arrays[r] is a shard, else a
-    full buffer, cut along its first axis. Raises ValueError where arrays do not fit, and where a rank sends a block
-    that it does not hold or lacks one at the end.
+    full buffer, cut along its first axis. Raises ValueError where a rank sends a block that it does not hold, or lacks
+    one at the end.
     """
-    if len(arrays) != schedule.ranks:
-        raise ValueError(f"arrays has {len(arrays)} entries: give one for each of {schedule.ranks} ranks")
     held: dict[Node, dict[int, np.ndarray]] = {r: _pieces(schedule, r, array) for r, array in enumerate(arrays)}
     for step in schedule:
         moved = [(send, [_block(held, send.source, block) for block in send.blocks]) for send in step]
@@ -147,32 +136,14 @@ def run_schedule(schedule: Schedule, arrays: Sequence[np.ndarray]) -> list[np.nd
     return [np.concatenate(pieces) if pieces else arrays[0][:0] for pieces in ends]
 
 
-@checked
-def pipelined_schedule(schedule: Schedule, chunks: Listed) -> Schedule:
-    """The same schedule with every block cut into chunks, each of which starts a step after the one before.
-
-    It has chunks - 1 steps more and the same bytes. Where ranks forward what they receive, the sum of
-    `ScheduleBytes.step_bytes` falls to `ScheduleBytes.bytes` as chunks grow: the bandwidth term of the closed forms.
-    """
-    checks.whole("chunks", chunks)
-    steps: list[Step] = [[] for _ in range(len(schedule) + chunks - 1 if len(schedule) else 0)]
-    for chunk in range(chunks):
-        for number, step in enumerate(schedule):
-            cut = [send._replace(blocks=tuple(block * chunks + chunk for block in send.blocks)) for send in step]
-            steps[number + chunk].extend(cut)
-    return replace(schedule, parts=schedule.parts * chunks, steps=tuple(steps))
-
-
 def _pieces(schedule: Schedule, rank: int, array: np.ndarray) -> dict[int, np.ndarray]:
     blocks = schedule.start(rank)
-    if blocks and len(array) % len(blocks):
-        raise ValueError(f"arrays[{rank}] has {len(array)} rows: give a multiple of its {len(blocks)} blocks")
     return dict(zip(blocks, np.split(array, len(blocks)), strict=True)) if blocks else {}
 
 
 def _block(held: dict[Node, dict[int, np.ndarray]], node: Node, block: int) -> np.ndarray:
     if block not in held.get(node, {}):
-        raise ValueError(f"schedule: {node} does not hold block {block} when it is asked for; add the send before")
+        raise ValueError(f"{node} does not hold block {block} when it is asked for: add the send before")
     return held[node][block]
 
 
@@ -190,14 +161,8 @@ class DomainRailBytes:
         return float(self.by_rail.sum() + self.across_rails)
 
 
-@checked
-def domain_rail_bytes(schedule: Schedule, message_bytes: Bytes, hb_ranks: NonNegativeInt) -> DomainRailBytes:
-    """Bytes of a schedule, flat or hierarchical, whose ranks fill HB domains of `hb_ranks` in order.
-
-    Raises ValueError where hb_ranks does not divide the ranks.
-    """
-    if schedule.ranks % checks.whole("hb_ranks", hb_ranks):
-        raise ValueError(f"hb_ranks is {hb_ranks!r}: give a divisor of the schedule's {schedule.ranks} ranks")
+def domain_rail_bytes(schedule: Schedule, message_bytes: float, hb_ranks: int) -> DomainRailBytes:
+    """Bytes of a schedule, flat or hierarchical, whose ranks fill HB domains of `hb_ranks` in order."""
     by_domain, by_rail, across = np.zeros(schedule.ranks // hb_ranks), np.zeros(hb_ranks), 0.0
     for (source, target), sent in count_bytes(schedule, message_bytes / schedule.blocks).pairs.items():
         (domain, rail), (other_domain, other_rail) = _place(source, hb_ranks), _place(target, hb_ranks)
@@ -211,7 +176,7 @@ def domain_rail_bytes(schedule: Schedule, message_bytes: Bytes, hb_ranks: NonNeg
 
 
 def _place(node: Node, hb_ranks: int) -> tuple[int | None, int | None]:
-    """HB domain and rail of a rank; of a switch the one that it serves."""
+    """HB domain and rail of a rank, or of the ranks that a switch serves."""
     if isinstance(node, int):
         return node // hb_ranks, node % hb_ranks
     kind, number = node
@@ -225,20 +190,19 @@ _Steps = list[Step]
 _Blocks = Callable[[int], tuple[int, ...]]
 
 
-@checked
-def collective_schedule(operation: str, algorithm: str, ranks: Listed) -> Schedule:
+def collective_schedule(operation: str, algorithm: str, ranks: int) -> Schedule:
     """Schedule of one algorithm; no steps for one rank. Its counted bytes equal `steps_and_bytes`.
 
     A switch that reduces is the node ("switch", 0). Raises ValueError for an unknown algorithm, and for a number of
     ranks that it does not support.
     """
-    steps_and_bytes(operation, algorithm, 0, ranks)
-    n, parts = int(ranks), 2 if algorithm in _HALVED else 1
-    return Schedule(operation, n, parts, tuple(_steps(operation, algorithm, n) if n > 1 else []))
+    steps_and_bytes(operation, algorithm, 0, ranks)  # refuses
+    parts = 2 if algorithm in _HALVED else 1
+    return Schedule(operation, ranks, parts, tuple(_steps(operation, algorithm, ranks) if ranks > 1 else []))
 
 
 def _steps(operation: str, algorithm: str, n: int) -> _Steps:
-    """Steps among two or more ranks. What has no steps of its own is made of others, forward or reversed."""
+    """Steps among two or more ranks. Some operations are built from others, forward or reversed."""
     if algorithm in _STEPS[operation]:
         return _STEPS[operation][algorithm](n)
     if operation == "reduce_scatter":
@@ -249,7 +213,7 @@ def _steps(operation: str, algorithm: str, n: int) -> _Steps:
 
 
 def _reversed(steps: _Steps) -> _Steps:
-    """Backwards in time every copy that spread a block becomes a sum that collects it."""
+    """The schedule backwards in time: what copied a block now sums it."""
     return [[Send(send.target, send.source, send.blocks, True) for send in step] for step in reversed(steps)]
 
 
@@ -257,7 +221,7 @@ def _doublings(n: int) -> range:
     return range((n - 1).bit_length())
 
 
-def _halves(slot: int, which: tuple[int, ...] = (0, 1)) -> tuple[int, ...]:
+def _halves(slot: int, which: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(2 * slot + h for h in which)
 
 
@@ -420,11 +384,10 @@ _STEPS: dict[str, _Table] = {
 }
 
 
-@checked
 def hierarchical_schedule(
     operation: str,
-    hb_ranks: Listed,
-    domains: Listed,
+    hb_ranks: int,
+    domains: int,
     hb_algorithm: str | None = None,
     nic_algorithm: str | None = None,
     hb_first: bool = False,
@@ -434,23 +397,16 @@ def hierarchical_schedule(
     Parameters
     ----------
     operation, hb_ranks, domains, hb_algorithm, nic_algorithm
-        As for `hierarchical_time`. Broadcast and point_to_point start at rank 0, point_to_point ends at the last rank.
+        As for `hierarchical_phase_times`. Broadcast and point_to_point start at rank 0, point_to_point ends at the last
+        rank.
     hb_first
         Whether all_to_all and point_to_point start in the HB domains.
 
     Returns
     -------
     A schedule whose switches that reduce are ("hb", domain) and ("rail", rail).
-
-    Raises
-    ------
-    ValueError
-        As `hierarchical_time`, and for hb_first with an operation that has one order only.
     """
-    phases = hierarchical_phases(operation, hb_algorithm, nic_algorithm)
-    if hb_first and operation not in RAIL_FORWARDED:
-        raise ValueError(f"hb_first is True: only {' and '.join(RAIL_FORWARDED)} have both orders")
-    x, y = int(checks.whole("hb_ranks", hb_ranks)), int(checks.whole("domains", domains))
+    phases, x, y = hierarchical_phases(operation, hb_algorithm, nic_algorithm), hb_ranks, domains
     sizes = {HB: x, NIC: y}
     flats = [(where, collective_schedule(flat, name, sizes[where])) for where, flat, name in phases]
     parts = max(flat.parts for _, flat in flats)

@@ -1,4 +1,4 @@
-"""Whole runs of a feedforward network on emulated ranks, and tables of what strategies send, hold and wait for."""
+"""Runs of a feedforward network on emulated ranks; tables of bytes, memory and waiting by strategy."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,10 +8,9 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 
-from railcore.catalog import checks
-from railcore.catalog.arguments import Count, FlopRate, Listed, NonNegativeInt, Range, checked
+from railcore.catalog.arguments import Count, NonNegativeInt, Range, checked
 from railcore.catalog.checks import Floats
-from railcore.training.parallelism import DIMENSIONS, Strategy
+from railcore.training.parallelism import Strategy
 from suite.emulator.feedforward import (
     MOST_SIZES,
     FeedForward,
@@ -57,9 +56,9 @@ class EmulatedRun:
 def emulated_run(
     network: FeedForward,
     strategy: Strategy,
-    samples: NonNegativeInt,
+    samples: Count,
     hb_domain_size: Count,
-    learning_rate: FlopRate | None = 0.1,
+    learning_rate: float | None = 0.1,
     seed: NonNegativeInt = 0,
     decimals: Annotated[int, Range(0, 300)] | None = None,
 ) -> EmulatedRun:
@@ -79,15 +78,10 @@ def emulated_run(
     Returns
     -------
     The run.
-
-    Raises
-    ------
-    ValueError
-        As `EmulatedRanks`, `ShardedFeedForward` and `Strategy.microbatches`.
     """
-    refuse_too_large(network, strategy, int(checks.whole("samples", samples)))
+    refuse_too_large(network, strategy, samples)
     ranks = EmulatedRanks(strategy.gpus, hb_domain_size)
-    places = 15 if decimals is None else int(checks.whole("decimals", decimals, 0))
+    places = 15 if decimals is None else decimals
     weights = [np.round(matrix, places) for matrix in network.initial_weights(seed)]
     inputs, targets = (np.round(array, places) for array in network.samples(samples, seed))
     sharded = ShardedFeedForward(network, strategy, ranks, weights)
@@ -104,8 +98,8 @@ def largest_difference(run: EmulatedRun) -> float:
 
     Of loss, outputs, deltas, gradients, and the weights of every replica.
     """
-    if run.step is None or run.learning_rate is None:
-        raise ValueError("run has no training step: give emulated_run a learning_rate")
+    assert run.step is not None
+    assert run.learning_rate is not None
     alone = one_rank_step(run.network, run.weights, run.inputs, run.targets, run.learning_rate)
     pairs = [(np.array(run.step.loss), np.array(alone.loss))]
     for name in ("outputs", "deltas", "gradients"):
@@ -115,14 +109,8 @@ def largest_difference(run: EmulatedRun) -> float:
     return max(float(np.abs(one - other).max()) for one, other in pairs)
 
 
-@checked
 def sized_strategy(
-    samples: NonNegativeInt,
-    microbatches: Listed,
-    tensor: Count = 1,
-    pipeline: Count = 1,
-    data: Count = 1,
-    order: Sequence[str] = DIMENSIONS,
+    samples: int, microbatches: int, tensor: int, pipeline: int, data: int, order: Sequence[str]
 ) -> Strategy:
     """A strategy whose replicas cut the samples of a step into so many micro-batches.
 
@@ -144,20 +132,18 @@ def sized_strategy(
     ValueError
         Where the samples do not divide.
     """
-    parts = int(checks.whole("data", data)) * int(checks.whole("microbatches", microbatches))
-    if checks.whole("samples", samples) % parts:
+    parts = data * microbatches
+    if samples % parts:
         fits = sorted({max(1, samples // parts) * parts, -(-samples // parts) * parts})
         raise ValueError(
             f"samples is {samples}: give a multiple of data x microbatches, {data} x {microbatches}, such as "
             f"{' or '.join(map(str, fits))}"
         )
-    size = int(samples) // parts
-    return Strategy(tensor=tensor, pipeline=pipeline, data=data, micro_batch=size, order=tuple(order))
+    return Strategy(tensor=tensor, pipeline=pipeline, data=data, micro_batch=samples // parts, order=tuple(order))
 
 
-@checked
 def possible_strategies(
-    network: FeedForward, gpus: Listed, samples: NonNegativeInt, microbatches: Listed, order: Sequence[str] = DIMENSIONS
+    network: FeedForward, gpus: int, samples: int, microbatches: int, order: Sequence[str]
 ) -> dict[str, Strategy]:
     """All ways to split a network over GPUs with tensor, pipeline and data parallelism, by name.
 
@@ -182,7 +168,7 @@ def possible_strategies(
         Where no way fits.
     """
     strategies = {}
-    for t in range(int(checks.whole("gpus", gpus)), 0, -1):
+    for t in range(gpus, 0, -1):
         for p in range(min(network.layers, gpus), 0, -1):
             d = gpus // (t * p)
             fits = t * p * d == gpus and samples % (d * microbatches) == 0
@@ -215,11 +201,6 @@ def strategy_traffic(
     -------
     Columns strategy, kind, link ("scale-up", "scale-out"), bytes (all ranks send), peak_bytes (the rank that holds
     most), idle_share (no time for transfers), gpus. A strategy that sends nothing has one row of 0 bytes.
-
-    Raises
-    ------
-    ValueError
-        As `emulated_run`.
     """
     tables = []
     for name, strategy in strategies.items():

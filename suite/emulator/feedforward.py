@@ -21,16 +21,16 @@ stage drops the outputs that it has sent.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import FlopRate, checked
+from railcore.catalog.arguments import checked
 from railcore.catalog.checks import Floats
 from railcore.training.parallelism import Strategy
 from suite.emulator.ranks import EmulatedRanks, TransferLabel
 
-OUTPUTS = ("relu", "linear")
 # all ranks are in the memory of one computer, one after the other: the most of each of `emulated_sizes` in a step
 MOST_SIZES = {"elements": 3 * 10**7, "multiplications": 10**10, "sends": 3 * 10**5}
 
@@ -41,20 +41,19 @@ class FeedForward:
     """A feedforward network.
 
     widths: inputs, then neurons of each layer.
-    output: activation of the last layer, one of OUTPUTS; the others have "relu".
+    output: activation of the last layer; the others have "relu".
 
     Raises ValueError for fewer than two widths, and values out of range.
     """
 
     widths: Sequence[int]
-    output: str = "relu"
+    output: Literal["relu", "linear"] = "relu"
 
     def __post_init__(self) -> None:
         widths = tuple(int(width) for width in checks.whole("widths", list(self.widths)))
         if len(widths) < 2:
             raise ValueError(f"widths is {self.widths!r}: give the inputs and the neurons of one layer or more")
         object.__setattr__(self, "widths", widths)
-        checks.one_of("output", self.output, OUTPUTS)
 
     @property
     def layers(self) -> int:
@@ -149,7 +148,7 @@ def one_rank_step(
 
 
 class ShardedFeedForward:
-    """A network whose weights lie on emulated ranks, split by a strategy; `ranks` logs what it sends and holds.
+    """A network split over emulated ranks by a strategy; `ranks` logs what it sends and holds.
 
     Ranks hold arrays named "weights 1", "activation 0 of 2" (of layer and micro-batch, both as counted in the log),
     "delta ...", "gradient ..." and "partial output ...".
@@ -168,8 +167,8 @@ class ShardedFeedForward:
     Raises
     ------
     ValueError
-        Where widths do not divide by tensor, stages outnumber layers, weights have another shape, or the strategy has
-        what a feedforward network cannot use.
+        Where widths do not divide by tensor, stages outnumber layers, or the strategy has what a feedforward network
+        cannot use.
     """
 
     def __init__(
@@ -177,11 +176,6 @@ class ShardedFeedForward:
     ) -> None:
         _check_split(network, strategy)
         refuse_too_large(network, strategy)
-        if ranks.ranks != strategy.gpus:
-            raise ValueError(f"ranks has {ranks.ranks}: the strategy takes {strategy.gpus}, give as many")
-        shapes = [np.shape(matrix) for matrix in weights]
-        if shapes != network.shapes:
-            raise ValueError(f"weights have shapes {shapes}: give {network.shapes}, neurons by inputs of each layer")
         self.network, self.strategy, self.ranks = network, strategy, ranks
         self.stages = layer_stages(network.layers, strategy.pipeline)
         places = np.arange(strategy.tensor)
@@ -195,7 +189,7 @@ class ShardedFeedForward:
 
     def group(self, layer: int, replica: int = 0) -> list[int]:
         """Ranks that hold a layer (1 to L) in a data-parallel replica, in the order of their rows."""
-        return self._groups[replica][int(checks.whole("layer", layer, 1, self.network.layers)) - 1]
+        return self._groups[replica][layer - 1]
 
     def weights(self, replica: int = 0) -> list[Floats]:
         """Weights of a replica, a whole matrix for each layer."""
@@ -203,7 +197,7 @@ class ShardedFeedForward:
 
     def predict(self, inputs: Floats) -> Floats:
         """Outputs [width, samples] of a forward pass that keeps nothing for a backward pass."""
-        batches, last = self._batches(inputs), self.network.layers
+        batches, last = self._cut(inputs), self.network.layers
         outputs = {}
         for m in range(len(batches[0])):
             for replica, part in enumerate(batches):
@@ -212,18 +206,14 @@ class ShardedFeedForward:
                     self.ranks.free(rank, f"activation {last} of {m}")
         return _joined(outputs, last)
 
-    @checked
-    def train(self, inputs: np.ndarray, targets: np.ndarray, learning_rate: FlopRate) -> TrainingStep:
+    def train(self, inputs: np.ndarray, targets: np.ndarray, learning_rate: float) -> TrainingStep:
         """One training step: forward and backward of all micro-batches, gradients summed, weights updated.
 
         inputs, targets [width, samples]; learning_rate: of plain stochastic gradient descent. The loss is read by
         the emulator: it is not sent.
         """
-        inputs, targets = np.asarray(inputs, float), np.asarray(targets, float)
         last, d = self.network.layers, self.strategy.data
-        if targets.shape != (self.network.widths[-1], inputs.shape[-1]):
-            raise ValueError(f"targets has shape {targets.shape}: give {(self.network.widths[-1], inputs.shape[-1])}")
-        batches, wanted = self._batches(inputs), self._cut(targets)
+        batches, wanted = self._cut(inputs), self._cut(targets)
         number = len(batches[0])
         states = {(r, m): self._forward(r, m, batches[r][m], keep=True) for m in range(number) for r in range(d)}
         errors = {key: outputs[last] - wanted[key[0]][key[1]] for key, outputs in states.items()}
@@ -243,11 +233,6 @@ class ShardedFeedForward:
     def _whole(self, name: str, layer: int, replica: int = 0) -> Floats:
         return np.concatenate([self.ranks.held(rank, name) for rank in self._groups[replica][layer - 1]])
 
-    def _batches(self, inputs: Floats) -> list[list[Floats]]:
-        if inputs.ndim != 2 or len(inputs) != self.network.widths[0]:
-            raise ValueError(f"inputs has shape {inputs.shape}: give ({self.network.widths[0]}, samples)")
-        return self._cut(inputs)
-
     def _cut(self, samples: Floats) -> list[list[Floats]]:
         """Samples of each replica, cut into micro-batches."""
         refuse_too_large(self.network, self.strategy, samples.shape[1])
@@ -255,7 +240,7 @@ class ShardedFeedForward:
         return [np.split(part, number, axis=1) for part in np.split(samples, self.strategy.data, axis=1)]
 
     def _forward(self, replica: int, m: int, inputs: Floats, keep: bool) -> dict[int, Floats]:
-        """Outputs of a micro-batch by layer; they stay where the backward pass needs them if they are to be kept."""
+        """Outputs of a micro-batch by layer. keep: ranks keep those that the backward pass needs."""
         states = {}
         for rank in self._groups[replica][0]:
             self.ranks.hold(rank, f"activation 0 of {m}", inputs)
@@ -285,11 +270,8 @@ class ShardedFeedForward:
                 rank, f"activation {last} of {m}", f"delta {last} of {m}", error * self.network.slope(last, outputs)
             )
         for layer in range(last, 0, -1):
-            group, below, before = (
-                self._groups[replica][layer - 1],
-                f"delta {layer - 1} of {m}",
-                f"activation {layer - 1} of {m}",
-            )
+            group = self._groups[replica][layer - 1]
+            below, before = f"delta {layer - 1} of {m}", f"activation {layer - 1} of {m}"
             gradients[layer] = self.ranks.held(group[0], f"delta {layer} of {m}")
             parts = [self._layer_gradient(rank, place, layer, m) for place, rank in enumerate(group)]
             inputs = [self.ranks.free(rank, before) for rank in group]
@@ -301,7 +283,7 @@ class ShardedFeedForward:
         return gradients
 
     def _layer_gradient(self, rank: int, place: int, layer: int, m: int) -> Floats:
-        """Add to a rank's gradient; what its rows add to W^T delta, held as the delta of the layer before."""
+        """Add to a rank's gradient. Returns its rows' part of W^T delta, held as the delta of the layer before."""
         self.ranks.compute(rank, "backward", layer, m)
         weights, name = self.ranks.held(rank, f"weights {layer}"), f"gradient {layer}"
         rows = slice(place * len(weights), (place + 1) * len(weights))
@@ -334,7 +316,7 @@ class ShardedFeedForward:
         return sums[::-1]
 
     def _replace(self, rank: int, old: str, new: str, array: Floats) -> None:
-        """Hold an array made of another, which is freed then."""
+        """Hold a new array in place of another, which is freed."""
         self.ranks.hold(rank, new, array)
         self.ranks.free(rank, old)
 
@@ -354,7 +336,7 @@ def _joined(arrays: Mapping[tuple[int, int], Mapping[int, Floats]], layer: int) 
 
 
 def emulated_sizes(network: FeedForward, strategy: Strategy, samples: int = 0) -> dict[str, int]:
-    """What the emulator holds, computes and sends in a training step, by the names of MOST_SIZES, from shapes alone.
+    """Sizes of a training step in the emulator, by the names of MOST_SIZES, from shapes alone.
 
     elements: weights and gradients of all replicas, and inputs and outputs of all layers on every tensor rank.
     multiplications: 3 for each weight and sample. sends: of rings, those of one rank to another.
@@ -370,7 +352,7 @@ def emulated_sizes(network: FeedForward, strategy: Strategy, samples: int = 0) -
 
 
 def refuse_too_large(network: FeedForward, strategy: Strategy, samples: int = 0) -> None:
-    """Raise ValueError, before anything is held, for a step of more than MOST_SIZES, and say what would fit."""
+    """Raise ValueError for a step of more than MOST_SIZES, and say what would fit. Nothing is held before."""
     for name, size in emulated_sizes(network, strategy, samples).items():
         if size > (most := MOST_SIZES[name]):
             t, p, d = strategy.tensor, strategy.pipeline, strategy.data

@@ -14,22 +14,21 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore.catalog import checks
-from railcore.catalog.arguments import Bytes, Count, checked
 from railcore.catalog.checks import Ints
-from railcore.training.exchanges import TRAFFIC_KINDS
 from suite.emulator.collective_schedules import Schedule, collective_schedule, run_schedule
 
 SCALE_UP, SCALE_OUT = "scale-up", "scale-out"
-UNCOUNTED_KINDS = ("copies", "loss", "ends")  # what `transfers` leaves out
 PHASES = ("forward", "recompute", "backward", "after")
 _schedule = cache(collective_schedule)
 
 
 @dataclass(frozen=True)
 class TransferLabel:
-    """Why a transfer happens: pass of the step, kind as in `traffic`, and layer and micro-batch where it has one.
+    """Why a transfer happens.
 
+    phase: one of PHASES.
+    kind: as in `traffic`, or copies, loss or ends.
+    layer, microbatch: where it has one.
     element_bytes: that its elements are counted as, where they are not as all others of its ranks [bytes].
     """
 
@@ -38,10 +37,6 @@ class TransferLabel:
     layer: int | None = None
     microbatch: int | None = None
     element_bytes: float | None = None
-
-    def __post_init__(self) -> None:
-        checks.one_of("phase", self.phase, PHASES)
-        checks.one_of("kind", self.kind, (*TRAFFIC_KINDS, *UNCOUNTED_KINDS))
 
 
 class LoggedSend(NamedTuple):
@@ -120,18 +115,11 @@ class EmulatedRanks:
         Ranks of a node; they fill nodes in order.
     element_bytes
         Bytes that an element is counted as [bytes].
-
-    Raises
-    ------
-    ValueError
-        For values out of range.
     """
 
-    @checked
-    def __init__(self, ranks: Count, hb_domain_size: Count, element_bytes: Bytes = 4.0) -> None:
-        self.ranks = int(checks.whole("ranks", ranks))
-        self.nodes: Ints = np.arange(self.ranks) // int(checks.whole("hb_domain_size", hb_domain_size))
-        self.element_bytes = float(checks.positive("element_bytes", element_bytes, "bytes"))
+    def __init__(self, ranks: int, hb_domain_size: int, element_bytes: float = 4.0) -> None:
+        self.ranks, self.element_bytes = ranks, element_bytes
+        self.nodes: Ints = np.arange(ranks) // hb_domain_size
         self.sends: list[LoggedSend] = []
         self.computes: list[LoggedCompute] = []
         self.changes: list[MemoryChange] = []
@@ -172,10 +160,7 @@ class EmulatedRanks:
         -------
         Nothing.
         """
-        self._check_rank(rank)
-        self.computes.append(
-            LoggedCompute(self._next(), rank, checks.one_of("phase", phase, PHASES), layer, microbatch)
-        )
+        self.computes.append(LoggedCompute(self._next(), rank, phase, layer, microbatch))
 
     def hold(self, rank: int, name: str, array: np.ndarray, element_bytes: float | None = None) -> np.ndarray:
         """Keep an array in a rank's memory under a name, in place of what had that name.
@@ -191,7 +176,6 @@ class EmulatedRanks:
         -------
         The array.
         """
-        self._check_rank(rank)
         if name in self._held[rank]:
             self.free(rank, name)
         self._held[rank][name] = array
@@ -204,15 +188,11 @@ class EmulatedRanks:
         return name in self._held[rank]
 
     def held(self, rank: int, name: str) -> np.ndarray:
-        """The array that a rank holds under a name. Raises ValueError where there is none."""
-        self._check_rank(rank)
-        if name not in self._held[rank]:
-            names = ", ".join(sorted(self._held[rank])) or "nothing"
-            raise ValueError(f"name is {name!r}: rank {rank} does not hold it; it holds {names}")
+        """The array that a rank holds under a name."""
         return self._held[rank][name]
 
     def free(self, rank: int, name: str) -> np.ndarray:
-        """Drop an array from a rank's memory; the array. Raises ValueError where there is none."""
+        """Drop an array from a rank's memory; the array."""
         array = self.held(rank, name)
         del self._held[rank][name]
         self._changed(rank, name, -self._held_bytes[rank].pop(name))
@@ -233,15 +213,9 @@ class EmulatedRanks:
         Returns
         -------
         A copy.
-
-        Raises
-        ------
-        ValueError
-            Where the ranks are the same, or one does not exist.
         """
-        group = self._check_group([source, target])
         size = array.size * (label.element_bytes or self.element_bytes)
-        self._log(self._next(), 0, label, "send_receive", group, source, target, size)
+        self._log(self._next(), 0, label, "send_receive", (source, target), source, target, size)
         return array.copy()
 
     def all_gather(self, group: Sequence[int], arrays: Sequence[np.ndarray], label: TransferLabel) -> list[np.ndarray]:
@@ -250,7 +224,7 @@ class EmulatedRanks:
         group, arrays: ranks, and the shard of each, in the same order; shards have one shape. label: why.
         Returns the joined array of each rank.
         """
-        rows = self._rows(group, arrays)
+        rows = [np.atleast_1d(array) for array in arrays]
         return self._joined("all_gather", group, rows, len(group) * rows[0].size, label)
 
     def reduce_scatter(
@@ -259,19 +233,17 @@ class EmulatedRanks:
         """Sum arrays over a group, and leave each rank one slice of the sum, in the order of the group.
 
         group, arrays: ranks, and the array of each; arrays have one shape, whose first axis is cut. label: why.
-        Returns the slice of each rank. Raises ValueError where the rows do not divide by the ranks.
+        Returns the slice of each rank.
         """
-        rows = self._divided("reduce_scatter", group, arrays)
-        return self._joined("reduce_scatter", group, rows, rows[0].size, label)
+        return self._joined("reduce_scatter", group, arrays, arrays[0].size, label)
 
     def all_to_all(self, group: Sequence[int], arrays: Sequence[np.ndarray], label: TransferLabel) -> list[np.ndarray]:
         """Send slice t of each rank's array to rank t of a group, its own slice to itself.
 
-        group, arrays, label: as in `reduce_scatter`, and so are the errors.
+        group, arrays, label: as in `reduce_scatter`.
         Returns the slices that each rank received, joined along the first axis.
         """
-        rows = self._divided("all_to_all", group, arrays)
-        return self._joined("all_to_all", group, rows, rows[0].size, label)
+        return self._joined("all_to_all", group, arrays, arrays[0].size, label)
 
     def all_reduce(self, group: Sequence[int], arrays: Sequence[np.ndarray], label: TransferLabel) -> list[np.ndarray]:
         """The sum of arrays over a group, on every rank of it; arrays of any shape, the same on all.
@@ -281,7 +253,7 @@ class EmulatedRanks:
 
         group, arrays: ranks, and the array of each, in the same order. label: why.
         """
-        rows = self._rows(group, arrays)
+        rows = [np.atleast_1d(array) for array in arrays]
         schedule = _schedule("all_reduce", "ring", len(group))
         shape, elements = rows[0].shape, rows[0].size
         room = -elements % schedule.blocks
@@ -299,38 +271,8 @@ class EmulatedRanks:
         self.peak_total_bytes = max(self.peak_total_bytes, self._total_bytes)
         self.changes.append(MemoryChange(self._next(), rank, name, amount, bytes_now, self._total_bytes))
 
-    def _check_rank(self, rank: int) -> None:
-        if not 0 <= rank < self.ranks:
-            raise ValueError(f"rank is {rank!r}: give one from 0 to {self.ranks - 1}")
-
-    def _check_group(self, group: Sequence[int]) -> tuple[int, ...]:
-        ranks = tuple(int(rank) for rank in group)
-        if not ranks or len(set(ranks)) < len(ranks) or min(ranks) < 0 or max(ranks) >= self.ranks:
-            raise ValueError(f"group is {list(group)!r}: give different ranks from 0 to {self.ranks - 1}")
-        return ranks
-
-    def _rows(self, group: Sequence[int], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Arrays of one dimension or more, checked to be one a rank and of one shape."""
-        self._check_group(group)
-        shapes = {np.shape(array) for array in arrays}
-        if len(arrays) != len(group) or len(shapes) > 1:
-            raise ValueError(
-                f"arrays are {len(arrays)} of shapes {sorted(shapes)}: give one of the same shape for each of the "
-                f"{len(group)} ranks of the group"
-            )
-        return [np.atleast_1d(array) for array in arrays]
-
-    def _divided(self, what: str, group: Sequence[int], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        rows = self._rows(group, arrays)
-        if len(rows[0]) % len(group):
-            raise ValueError(
-                f"arrays have {len(rows[0])} rows: {what} does not pad; give a multiple of the group's "
-                f"{len(group)} ranks"
-            )
-        return rows
-
     def _joined(
-        self, operation: str, group: Sequence[int], rows: list[np.ndarray], elements: int, label: TransferLabel
+        self, operation: str, group: Sequence[int], rows: Sequence[np.ndarray], elements: int, label: TransferLabel
     ) -> list[np.ndarray]:
         """Results of a collective whose blocks are equal, joined along the first axis."""
         schedule = _schedule(operation, "direct" if operation == "all_to_all" else "ring", len(group))
@@ -341,7 +283,7 @@ class EmulatedRanks:
         self, schedule: Schedule, group: Sequence[int], arrays: list[np.ndarray], elements: int, label: TransferLabel
     ) -> list[np.ndarray]:
         """Run a schedule on flat arrays and log its sends; `elements` of the message are real, the rest is not sent."""
-        members, order = self._check_group(group), self._next()
+        members, order = tuple(group), self._next()
         size, element_bytes = -(-elements // schedule.blocks), label.element_bytes or self.element_bytes
         for number, step in enumerate(schedule):
             for send in step:

@@ -1,4 +1,4 @@
-"""When emulated ranks compute and send: the logged events of a run, each started as early as it can be.
+"""Times at which emulated ranks compute and send: the logged events of a run, each as early as possible.
 
 A computation takes a unit of time unless told otherwise, a step of a transfer what its slowest link takes. Rules:
 
@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore.catalog import checks
-from railcore.catalog.arguments import Seconds, checked
 from suite.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, LoggedCompute
 
 
@@ -65,14 +63,13 @@ class RankTimeline:
         return int(changes.cumsum().max()) if len(changes) else 0
 
 
-@checked
 def rank_timeline(
     ranks: EmulatedRanks,
-    backward_time: Seconds = 1.0,
-    scale_up_time: Seconds = 0.0,
-    scale_out_time: Seconds = 0.0,
+    backward_time: float = 1.0,
+    scale_up_time: float = 0.0,
+    scale_out_time: float = 0.0,
 ) -> RankTimeline:
-    """Times of all that ranks have computed and sent so far.
+    """Times of all computations and sends so far.
 
     Parameters
     ----------
@@ -86,40 +83,18 @@ def rank_timeline(
     Returns
     -------
     The timeline.
-
-    Raises
-    ------
-    ValueError
-        For a time that is not a number of at least 0.
     """
-    backward = float(checks.at_least("backward_time", backward_time))
-    links = {
-        SCALE_UP: float(checks.at_least("scale_up_time", scale_up_time)),
-        SCALE_OUT: float(checks.at_least("scale_out_time", scale_out_time)),
-    }
+    links = {SCALE_UP: scale_up_time, SCALE_OUT: scale_out_time}
     logged: list[Any] = [*ranks.computes, *ranks.logged_operations()]
     logged.sort(key=lambda event: event.order)
-    events = [_event(event, backward, links) for event in logged]
+    events = [_event(event, backward_time, links) for event in logged]
     starts, steps = _started(events)
     rows = [
         (*event.place, event.ranks, event.link, event.bytes, start, start + event.duration, step)
         for event, start, step in zip(events, starts, steps, strict=True)
     ]
-    columns = [
-        "order",
-        "what",
-        "phase",
-        "kind",
-        "layer",
-        "microbatch",
-        "ranks",
-        "link",
-        "bytes",
-        "start",
-        "end",
-        "step",
-    ]
-    table = pd.DataFrame(rows, columns=columns).astype({"layer": "Int64", "microbatch": "Int64"})
+    columns = "order what phase kind layer microbatch ranks link bytes start end step"
+    table = pd.DataFrame(rows, columns=columns.split()).astype({"layer": "Int64", "microbatch": "Int64"})
     return RankTimeline(table, ranks.ranks)
 
 
@@ -151,20 +126,18 @@ def _started(events: Sequence[_Event]) -> tuple[list[float], list[int]]:
     """Start of each event and its step; a port serves transfers in the order in which they become ready."""
     before = _dependencies(events)
     followers: list[list[int]] = [[] for _ in events]
-    for number, streams in enumerate(before):
-        for other in streams:
-            followers[other].append(number)
-    waits = [len(stream) for stream in before]
+    for number, sources in enumerate(before):
+        for source in sources:
+            followers[source].append(number)
+    waits = [len(sources) for sources in before]
     ready, steps, starts = [0.0] * len(events), [0] * len(events), [0.0] * len(events)
     ports: dict[tuple[str, str, int], float] = {}
     queue = [(0.0, number) for number, count in enumerate(waits) if not count]
     while queue:
         when, number = heappop(queue)
         event = events[number]
-        used = [("out", event.link, rank) for rank in event.sources] + [
-            ("in", event.link, rank) for rank in event.targets
-        ]
-        used = used if event.link else []
+        used = [("out", event.link, rank) for rank in event.sources if event.link]
+        used += [("in", event.link, rank) for rank in event.targets if event.link]
         starts[number] = max([when] + [ports.get(port, 0.0) for port in used])
         steps[number] += not event.link
         end = starts[number] + event.duration

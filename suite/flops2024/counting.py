@@ -8,7 +8,6 @@ import pandas as pd
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from railcore.catalog import checks
 from railcore.siting.candidates import Candidates
 from railcore.siting.cities import nearest_city
 from railcore.siting.supply import AFTER_LOAD, RULES, available_power_w
@@ -37,7 +36,7 @@ def most_disjoint(plants: csr_array) -> tuple[int, bool]:
 
 
 def _undominated(plants: csr_array) -> np.ndarray:
-    """Rows left when each one is dropped that another replaces: one it meets, which meets none but those it meets.
+    """Rows left after dropping each row that another dominates: they meet, and the other meets no further row.
 
     Rows meet where they share a plant. Some largest choice of rows that do not meet is among those left.
     """
@@ -54,7 +53,7 @@ def _undominated(plants: csr_array) -> np.ndarray:
 
 
 def _taken_in_turn(plants: csr_array) -> int:
-    """Rows taken by rising number of plants, each that shares no plant with one taken before."""
+    """A greedy choice: rows by rising number of plants, each sharing no plant with an earlier one."""
     order, holders = np.argsort(np.diff(plants.indptr), kind="stable"), plants.T.tocsr()
     position = np.argsort(order)[holders.indices]  # of each plant's rows in that order
     free, count = np.ones(len(order), bool), 0
@@ -69,17 +68,17 @@ def _taken_in_turn(plants: csr_array) -> int:
 
 
 def siting_sensitivity(
-    sitings: Iterable[Candidates],
+    groups: Iterable[Candidates],
     demand_w: float,
     regions: Mapping[str, Region],
     most_coal: float = 0.5,
     reserve: str = "unit",
 ) -> pd.DataFrame:
-    """What passes for every combination of assumptions.
+    """How many places pass under every combination of assumptions.
 
     Parameters
     ----------
-    found
+    groups
         Candidates of several radii, with and without oil, as `candidates_by_radius` gives them.
     demand_w
         Power asked for [W].
@@ -94,19 +93,18 @@ def siting_sensitivity(
     (see `most_disjoint`), exact: whether `places` is exact or a lower bound; best_w: most that one centre
     has.
     """
-    checks.positive("demand_w", demand_w, "watts")
     rows = []
-    for row in sitings:
-        inside = {name: region(row) for name, region in regions.items()}
+    for candidates in groups:
+        inside = {name: region(candidates) for name, region in regions.items()}
         counted: dict[bytes, tuple[int, bool]] = {}  # by mask: where all pass by one rule they do by others
         for rule in RULES:
-            power = available_power_w(row.supply, rule, most_coal, reserve)
+            power = available_power_w(candidates.supply, rule, most_coal, reserve)
             for name, mask in inside.items():
                 passing = mask & (power >= demand_w)
                 if (key := passing.tobytes()) not in counted:
-                    counted[key] = most_disjoint(row.plants[np.flatnonzero(passing)])
+                    counted[key] = most_disjoint(candidates.plants[np.flatnonzero(passing)])
                 passed = (int(passing.sum()), *counted[key], float(power[mask].max(initial=0.0)))
-                rows.append((row.radius_m, rule, row.oil, name, *passed))
+                rows.append((candidates.radius_m, rule, candidates.oil, name, *passed))
     return pd.DataFrame(rows, columns="radius_m rule oil region centres places exact best_w".split())
 
 
@@ -130,12 +128,12 @@ class Room:
     after_load_w: float
 
 
-def room_for(sitings: Candidates, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> Room:
+def room_for(candidates: Candidates, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> Room:
     """How many candidates have a demand by a rule, and which one has most.
 
     Parameters
     ----------
-    found, demand_w
+    candidates, demand_w
         Candidates, and the power asked for [W].
     rule, most_coal, reserve
         As in `supply.available_power_w`.
@@ -143,28 +141,22 @@ def room_for(sitings: Candidates, demand_w: float, rule: str, most_coal: float =
     Returns
     -------
     `Room`.
-
-    Raises
-    ------
-    ValueError
-        As in `supply.feeds_demand`.
     """
-    checks.positive("demand_w", demand_w, "watts")
-    power, left = (available_power_w(sitings.supply, name, most_coal, reserve) for name in (rule, AFTER_LOAD))
+    power, left = (available_power_w(candidates.supply, name, most_coal, reserve) for name in (rule, AFTER_LOAD))
     best = [int(power.argmax())]
-    near = str(nearest_city(sitings.latitude[best], sitings.longitude[best])[0])
-    count = most_disjoint(sitings.plants[np.flatnonzero(power >= demand_w)])
-    return Room(sitings.radius_m, *count, near, float(power[best[0]]), float(left[best[0]]))
+    near = str(nearest_city(candidates.latitude[best], candidates.longitude[best])[0])
+    count = most_disjoint(candidates.plants[np.flatnonzero(power >= demand_w)])
+    return Room(candidates.radius_m, *count, near, float(power[best[0]]), float(left[best[0]]))
 
 
-def best_by_rule(sitings: Candidates, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
+def best_by_rule(candidates: Candidates, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
     """Each rule with its formula, what it counts and ignores, and the most that it lets one candidate have, and where.
 
     Columns rule, radius_m, formula, meaning, ignores, most_of_one_place_w, near (the nearest city).
     """
-    power = np.stack([available_power_w(sitings.supply, name, most_coal, reserve) for name in RULES])
+    power = np.stack([available_power_w(candidates.supply, name, most_coal, reserve) for name in RULES])
     best = power.argmax(axis=1)
-    rows = [(name, sitings.radius_m, rule.formula, rule.meaning, rule.ignores) for name, rule in RULES.items()]
+    rows = [(name, candidates.radius_m, rule.formula, rule.meaning, rule.ignores) for name, rule in RULES.items()]
     return pd.DataFrame(rows, columns=["rule", "radius_m", "formula", "meaning", "ignores"]).assign(
-        most_of_one_place_w=power.max(axis=1), near=nearest_city(sitings.latitude[best], sitings.longitude[best])
+        most_of_one_place_w=power.max(axis=1), near=nearest_city(candidates.latitude[best], candidates.longitude[best])
     )

@@ -5,7 +5,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import Metres, NonNegative, Watts, checked
 from railcore.network.globe import great_circle_distance
 from railcore.siting.grid import PowerGrid
 from railcore.siting.sitings import Places
@@ -19,12 +18,12 @@ def direct_lines(grid: PowerGrid) -> pd.DataFrame:
     to_state, to_interconnect, to_latitude, to_longitude.
     """
     lines = grid.lines[grid.lines["type"] == "DC"].sort_values("power_w", ascending=False, kind="stable")
-    lines_dc = lines[["power_w", "length_m"]].reset_index(drop=True)
+    table = lines[["power_w", "length_m"]].reset_index(drop=True)
     stations = grid.substations.set_index("sub_id")
     for end in ("from", "to"):
         for column in ("name", "state", "interconnect", "latitude", "longitude"):
-            lines_dc[f"{end}_{column}"] = stations[column].reindex(lines[f"{end}_sub"]).to_numpy()
-    return lines_dc
+            table[f"{end}_{column}"] = stations[column].reindex(lines[f"{end}_sub"]).to_numpy()
+    return table
 
 
 def nearest_direct_line(grid: PowerGrid, item: str) -> pd.Series:
@@ -41,20 +40,18 @@ def nearest_direct_line(grid: PowerGrid, item: str) -> pd.Series:
     return lines.assign(near=near, off_m=off.min(axis=1)).loc[int(np.argmin(off.min(axis=1)))]
 
 
-@checked
 def distances_to_ends(line: pd.Series | pd.DataFrame, latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
     """Great circles from places to both ends of a line [m], shape (places, 2); or from one place to those of lines."""
     ends = [(line[f"{end}_latitude"], line[f"{end}_longitude"]) for end in ("from", "to")]
     return np.stack([np.atleast_1d(great_circle_distance(latitude, longitude, *end)) for end in ends], axis=-1)
 
 
-@checked
 def places_near_line(
     places: Places,
     line: pd.Series,
-    demand_w: Watts,
-    radius_m: Metres,
-    most_coal: NonNegative = 0.5,
+    demand_w: float,
+    radius_m: float,
+    most_coal: float = 0.5,
     reserve: str = "unit",
 ) -> pd.DataFrame:
     """Places near the ends of a line, and which of them feed a demand: a row for each rule and end.

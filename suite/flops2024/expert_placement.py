@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from railcore.catalog import checks
 from railcore.datacenter import exposed
 from railcore.datacenter.layouts import Layer, Layout, model_layer, rack_layout
 from railcore.datacenter.sizing import DatacenterSite
 from railcore.training import collectives
-from railcore.training.transformer import Transformer
 from suite.flops2024.training_case import TrainingCase
 
 EXPERT_LOCATIONS = ("tensor group", "rack", "racks")
@@ -31,7 +29,6 @@ class ExpertPlacement:
     places: e.
     micro_batch: sequences.
     device_bytes: state and activations of a GPU.
-    dispatched_bytes: that a GPU sends to experts elsewhere in one direction.
     laid: the racks in use.
     times: with the all-to-all of a pass in experts_s.
     """
@@ -40,7 +37,6 @@ class ExpertPlacement:
     places: int
     micro_batch: int
     device_bytes: float
-    dispatched_bytes: float
     layer: Layer
     laid: Layout
     times: exposed.LayerTimes
@@ -82,10 +78,9 @@ def expert_placement(
     Raises
     ------
     ValueError
-        For a dense model, e that does not divide, and what does not fit.
+        For what does not fit.
     """
     model, bytes_of, site = case.model, case.precision, case.site
-    _check_places(model, location, places)
     whole = model_layer(model, bytes_of, micro_batch)
     expert_parameters, mixture_share = model.parameters()["experts"], model.mixture_share
     elsewhere = expert_parameters / model.total_parameters * (1 - 1 / places)
@@ -118,10 +113,10 @@ def expert_placement(
         experts_s=2 * dispatched / (site.hb_Bps if location == "rack" else site.nic_Bps),
     )
     device_bytes = float((held.layer_state_bytes + whole.activation_bytes) / laid.tensor)
-    return ExpertPlacement(location, places, micro_batch, device_bytes, float(dispatched), whole, laid, times)
+    return ExpertPlacement(location, places, micro_batch, device_bytes, whole, laid, times)
 
 
-def fitting_placements(case: TrainingCase, micro_batches: Sequence[int] = (1,)) -> list[ExpertPlacement]:
+def fitting_placements(case: TrainingCase, micro_batches: Sequence[int]) -> list[ExpertPlacement]:
     """All placements that fit, with one sequence of a micro-batch; the tensor group with each of micro_batches too."""
     placements = [expert_placement(case, micro_batch=b) for b in micro_batches]
     experts = case.model.experts
@@ -163,16 +158,6 @@ def placements_by_speed(
         parts.append(pd.DataFrame(columns))
     table = pd.concat(parts, ignore_index=True)
     return table.assign(best=table.share == table.groupby(["hb_Bps", "nic_Bps"]).share.transform("min"))
-
-
-def _check_places(model: Transformer, location: str, places: int) -> None:
-    if not model.experts:
-        raise ValueError(f"model {model.name!r} has no experts: give a mixture")
-    checks.one_of("location", location, EXPERT_LOCATIONS)
-    if places < 1 or model.experts % places or (places > 1) == (location == "tensor group"):
-        raise ValueError(
-            f"places is {places!r}: give a divisor of {model.experts} experts, 1 in the tensor group alone"
-        )
 
 
 def _layout_in_groups(held: Layer, site: DatacenterSite, places: int, tensor: int) -> Layout:

@@ -12,27 +12,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.catalog.arguments import (
-    Count,
-    Few,
-    Listed,
-    NonNegative,
-    NonNegativeArray,
-    NonNegativeInt,
-    PositiveArray,
-    checked,
-)
-from railcore.catalog.checks import share, whole
 from railcore.network.topology.clos import down_ports
 from suite.flops2024.scale_out import Equipment, rail_plane_networks
 
 Racks = NDArray[np.int64]
 
 
-@checked
-def ring_crossing(
-    members: PositiveArray, stride: PositiveArray, rack_endpoints: PositiveArray, block: PositiveArray
-) -> np.ndarray:
+def ring_crossing(members: ArrayLike, stride: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike) -> np.ndarray:
     """Share of a ring's flows that leave their block, averaged over the ring's possible starts.
 
     f = ((n - 1) min(1, e g / B) + min(1, e g (n - 1) / B)) / n: n - 1 steps to the next member and one back.
@@ -52,13 +38,8 @@ def ring_crossing(
     return np.where(n > 1, ((n - 1) * _leaves(step, block) + _leaves(step * (n - 1), block)) / n, 0.0)
 
 
-@checked
 def chain_crossing(
-    stages: PositiveArray,
-    members: PositiveArray,
-    bands: PositiveArray,
-    rack_endpoints: PositiveArray,
-    block: PositiveArray,
+    stages: ArrayLike, members: ArrayLike, bands: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike
 ) -> np.ndarray:
     """Share of the flows between stages that leave their block, averaged over a band's possible starts.
 
@@ -86,22 +67,19 @@ def _leaves(distance: ArrayLike, block: ArrayLike) -> np.ndarray:
     return np.minimum(1.0, np.asarray(distance, float) / block)
 
 
-@checked
-def best_band_count(stages: Listed, members: NonNegativeInt, block: NonNegativeInt) -> int:
+def best_band_count(stages: int, members: int, block: int) -> int:
     """Number of bands that lets least traffic leave a leaf of `block` racks, counting the worse kind of flow.
 
     Many bands keep rings inside (each stage its own: a ring's racks stand in a row), few keep chains. The least maximum
     of `ring_crossing` at a stride of S / b and `chain_crossing`, over b = 1 ... S.
     """
-    sizes = {"stages": stages, "members": members, "block": block}
-    s, n, racks = (int(whole(name, value)) for name, value in sizes.items())
-    bands = np.arange(1, s + 1)
-    worse = np.maximum(ring_crossing(n, s / bands, 1, racks), chain_crossing(s, n, bands, 1, racks))
+    bands = np.arange(1, stages + 1)
+    ring = ring_crossing(members, stages / bands, 1, block)
+    worse = np.maximum(ring, chain_crossing(stages, members, bands, 1, block))
     return int(bands[np.argmin(worse)])
 
 
-@checked
-def band_placement(stages: Listed, members: Listed, bands: NonNegativeInt) -> Racks:
+def band_placement(stages: int, members: int, bands: int) -> Racks:
     """Place of each stage's and ring member's rack in the row of racks [stages, members], in bands of stages.
 
     A band holds about S / b consecutive stages; in it the stages of member 1 stand in a row, then those of member 2.
@@ -113,15 +91,13 @@ def band_placement(stages: Listed, members: Listed, bands: NonNegativeInt) -> Ra
     return place.reshape(stages, members)
 
 
-@checked
-def placement_bands(stages: Listed, members: NonNegativeInt, block: NonNegativeInt) -> dict[str, int]:
+def placement_bands(stages: int, members: int, block: int) -> dict[str, int]:
     """Number of bands of each placement: rings together (a band a stage), pipelines together (one), best for leaves."""
     best = best_band_count(stages, members, block)
     return {"rings together": stages, "pipelines together": 1, f"bands, {best} of them": best}
 
 
-@checked
-def rack_placements(stages: Listed, members: Listed, block: NonNegativeInt) -> dict[str, Racks]:
+def rack_placements(stages: int, members: int, block: int) -> dict[str, Racks]:
     """Places of racks [stages, members] by the names of `placement_bands`, and at random; block: racks of a leaf."""
     placed = {
         name: band_placement(stages, members, bands) for name, bands in placement_bands(stages, members, block).items()
@@ -144,8 +120,7 @@ class Crossing(NamedTuple):
         return max(self.ring_most, self.chain_most)
 
 
-@checked
-def counted_crossing(place: Racks, rack_endpoints: Listed, block: Listed) -> Crossing:
+def counted_crossing(place: Racks, rack_endpoints: int, block: int) -> Crossing:
     """Flows counted on a placement. place [stages, members]: racks' places; rack_endpoints e, block B [endpoints]."""
     ranks = np.arange(rack_endpoints, dtype=np.int32)[:, None, None]
     at = (place[None].astype(np.int32) * np.int32(rack_endpoints) + ranks) // np.int32(block)
@@ -159,16 +134,15 @@ def counted_crossing(place: Racks, rack_endpoints: Listed, block: Listed) -> Cro
     return Crossing(ring, chain, ring_most, chain_most)
 
 
-@checked
 def oversubscribed_leaves(
-    gpus: Count,
-    rails: NonNegativeInt,
-    planes: Few,
-    ratios: NonNegativeArray,
-    stages: Listed,
-    members: Listed,
+    gpus: int,
+    rails: int,
+    planes: int,
+    ratios: ArrayLike,
+    stages: int,
+    members: int,
     equipment: Equipment,
-    outside: NonNegative = 0.0,
+    outside: float = 0.0,
 ) -> pd.DataFrame:
     """Rails of one GPU a rack under oversubscribed leaves: cost, and whether all flows of a placement fit at once.
 
@@ -196,9 +170,8 @@ def oversubscribed_leaves(
     Raises
     ------
     ValueError
-        An oversubscription below 1, or a share outside 0 to 1.
+        An oversubscription below 1.
     """
-    share("outside", outside)
     ports, rows = int(equipment.radix(planes)) * planes, []
     parts = ["tiers", "chips", "cables", "cost_usd", "power_w", "price_book"]
     for s in np.atleast_1d(np.asarray(ratios, float)):

@@ -1,4 +1,4 @@
-"""What a siting adds to training: delay and capacity between its places, and the time of an iteration.
+"""What a siting costs in training: delay and capacity between its places, and the iteration time.
 
 Fibre joins every two places, each link as long as that between the two farthest. Racks are shared as evenly as the
 powers of the places allow, for the model of `datacenter` sums gradients over datacenters at one pace. Symbols as in
@@ -19,7 +19,7 @@ from railcore.datacenter import exposed
 from railcore.datacenter.layouts import Layer, Layout
 from railcore.datacenter.sizing import DatacenterSite
 from railcore.siting.distances import Located, diameter_m, fibre_delays_s
-from railcore.siting.sitings import Sitings, shares_or_nan, siting_indices
+from railcore.siting.sitings import Sitings, demand_shares
 from railcore.training.formats import catalog_precision
 from railcore.training.transformer import Transformer, catalog_model
 from suite.flops2024.training_case import TrainingCase, tokens_per_micro_batch
@@ -29,7 +29,7 @@ def training_cases(
     models: Iterable[str | Transformer],
     machine: DatacenterSite,
     bytes_of: str = "bf16",
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] = {},
 ) -> dict[str, TrainingCase]:
     """Models on the same machine, by name.
 
@@ -47,16 +47,9 @@ def training_cases(
     Returns
     -------
     `TrainingCase` by name of the model.
-
-    Raises
-    ------
-    UnknownName
-        For a model or precision that the catalog lacks.
     """
     every = [model if isinstance(model, Transformer) else catalog_model(model) for model in models]
-    return {
-        model.name: TrainingCase(model, catalog_precision(bytes_of), machine, dict(options or {})) for model in every
-    }
+    return {model.name: TrainingCase(model, catalog_precision(bytes_of), machine, options) for model in every}
 
 
 def multisite_times(
@@ -115,7 +108,7 @@ def _with_racks(case: TrainingCase, y: np.ndarray) -> tuple[Layout, exposed.Laye
 
 
 def _times(case: TrainingCase, racks: tuple[np.ndarray, ...]) -> dict[str, Any]:
-    """Columns of `multisite_times` that are computed."""
+    """Computed columns of `multisite_times`."""
     least, most, every = racks
     (laid, t), (_, largest) = _with_racks(case, least), _with_racks(case, most)
     x = t.steps_s
@@ -206,17 +199,12 @@ def training_by_siting(
     delay_high_s (of the route factor's bounds), those of `multisite_times`, best (most spare power of the sitings that
     meet the demand and are within the tolerance of the least slowdown), pareto (no other is ahead in spare power or
     slowdown and not behind in the other). Columns of training are NaN where the demand is not met.
-
-    Raises
-    ------
-    ValueError
-        As in `sitings.siting_indices`.
     """
     power, rows, rack_shares = np.asarray(power_w, float), [], []
-    for name, at in siting_indices(places, power, sitings).items():
+    for name, (at, shares) in demand_shares(places, sitings, power, demand_w).items():
         total = float(power[at].sum())
-        rack_shares.append(shares_or_nan(power[at], demand_w))
-        rows.append((name, total >= demand_w, total, total - demand_w, rack_shares[-1].min(), diameter_m(places, at)))
+        rack_shares.append(shares)
+        rows.append((name, total >= demand_w, total, total - demand_w, shares.min(), diameter_m(places, at)))
     table = pd.DataFrame(rows, columns="siting meets power_w spare_w least_share longest_m".split())
     delay = fibre_delays_s(table["longest_m"])
     table = table.assign(delay_low_s=delay["low"], delay_high_s=delay["high"])

@@ -1,4 +1,4 @@
-"""What failures do to a job laid out over racks, and its goodput by way of recovery, checkpoints and restarts.
+"""Failures of a job laid out over racks, and its goodput by way of recovery, checkpoints and restarts.
 
 First the GPUs that each part stops, and how often; then the shares of replicas and groups that work while parts are
 out of service; then goodput. Tensor groups stay inside a rack; L groups, one of each layer, are a replica, and all
@@ -19,25 +19,14 @@ import pandas as pd
 from scipy import special
 
 from railcore import catalog
-from railcore.catalog import checks
-from railcore.catalog.arguments import (
-    Bandwidth,
-    Listed,
-    NonNegative,
-    NonNegativeArray,
-    NonNegativeInt,
-    Seconds,
-    SecondsArray,
-    checked,
-)
+from railcore.catalog.arguments import Bandwidth, Count, NonNegative, Seconds, SecondsArray, checked
 from railcore.catalog.units import day, hour, show, year
 from railcore.datacenter.layouts import Layer, Layout
 from railcore.datacenter.sizing import DatacenterSite
 from railcore.network import reliability
 from railcore.network.topology.rails import rail_optimized
 
-_BLAST_COLUMNS = ["part", "count", "failures_per_year", "repair_h", "events_per_day", "out_of_service"]
-_BLAST_COLUMNS += ["gpus", "replicas"]
+_BLAST_COLUMNS = "part count failures_per_year repair_h events_per_day out_of_service gpus replicas".split()
 _SPARES_SUFFICE = 0.999  # probability with which spare racks complete every layer
 _STALL_GOODPUT = 0.9  # that `longest_stall_s` leaves
 
@@ -51,7 +40,6 @@ class ReplicaGrid:
     groups_per_rack: g.
     rack_gpus: GPUs of a rack.
     racks: of a layer in one datacenter.
-    Raises ValueError naming the argument that is out of range.
     """
 
     layers: int
@@ -60,12 +48,6 @@ class ReplicaGrid:
     rack_gpus: int
     racks: int
     datacenters: int = 1
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            checks.whole(name, value)
-        if self.spares < 0:
-            raise ValueError(f"groups_per_rack is {self.groups_per_rack}: give what {self.rack_gpus} GPUs hold")
 
     @property
     def replicas(self) -> int:
@@ -87,17 +69,14 @@ class ReplicaGrid:
         """GPUs of a rack that no group needs, s."""
         return self.rack_gpus - self.tensor * self.groups_per_rack
 
-    @checked
-    def groups_per_block(self, block: NonNegativeInt) -> float:
-        """Mean number of groups that a block of neighbouring GPUs of a rack belongs to; spares come last."""
+    def groups_per_block(self, block: int) -> float:
+        """Mean number of groups that share a block of neighbouring GPUs of a rack; spares come last."""
         owner = np.arange(self.rack_gpus - self.spares) // self.tensor
         return float(np.mean([len(np.unique(owner[i : i + block])) for i in range(0, len(owner), block)]))
 
 
 def replica_grid(laid: Layout, tensor: int = 0) -> ReplicaGrid:
-    """Groups of one layout, of a model that fits. tensor: groups of another size, as many as a rack has room for."""
-    if np.ndim(laid.tensor) or not laid.tensor > 0:
-        raise ValueError(f"laid has the tensor degree {laid.tensor!r}: give one layout, of a model that fits")
+    """Groups of a layout that fits. tensor: another group size, with as many groups as a rack holds."""
     t, rack = tensor or int(laid.tensor), int(laid.rack_gpus)
     return ReplicaGrid(int(laid.layers), t, rack // t, rack, int(laid.racks_per_layer_here), int(laid.datacenters))
 
@@ -105,7 +84,7 @@ def replica_grid(laid: Layout, tensor: int = 0) -> ReplicaGrid:
 def blast_radius(
     job: ReplicaGrid, platform: str, radix: int = 64, planes: int = 1, rates: str = "value"
 ) -> pd.DataFrame:
-    """What one failed part of each kind stops, and how often; spare GPUs are not counted.
+    """GPUs that one failed part of each kind stops, and failures a year; spare GPUs are not counted.
 
     The parts of `reliability.parts_at_risk` of a rail-optimized network that stop GPUs. A GPU stops its group, a group
     its replica. A host stops the groups of its GPUs, an HB switch its rack, which is taken to stand still until repair,
@@ -127,13 +106,7 @@ def blast_radius(
     -------
     Columns part (a kind of part), count, failures_per_year (of one), repair_h, events_per_day, out_of_service (share
     u), gpus (that fail at once), replicas (that stop, one for each of their groups).
-
-    Raises
-    ------
-    ValueError
-        For numbers out of range.
     """
-    checks.whole("radix", radix, 2)
     fabric = rail_optimized(job.gpus, job.groups_per_rack * job.tensor, radix, planes=planes)
     parts = reliability.parts_at_risk(fabric, platform)
     table = reliability.expected_failures(parts, rates).join(parts["gpus_stopped"])
@@ -185,14 +158,11 @@ def share_of_paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: boo
     return share_of_complete_pipelines(out, job.layers)
 
 
-@checked
-def share_of_complete_pipelines(out: NonNegativeArray, layers: Listed) -> float:
+def share_of_complete_pipelines(out: np.ndarray, layers: int) -> float:
     """Share of n groups of each layer that find a partner in every layer: 1 - E[max over L layers of those out] / n.
 
     out: probabilities that 0, 1, ... n groups of a layer are out; E[max] = sum over k < n of 1 - P(out <= k)^L.
     """
-    if np.size(out) < 2:
-        raise ValueError(f"out is {out!r}: give the probabilities of 0 to n groups, of one group or more")
     up_to = np.minimum(np.cumsum(out), 1)[:-1]
     return float(1 - np.sum(1 - up_to**layers) / len(up_to))
 
@@ -218,10 +188,7 @@ def share_of_groups_with_spares(blast: pd.DataFrame, job: ReplicaGrid) -> float:
     return float(switches * (1 - np.sum(out * lost) / job.groups_per_rack))
 
 
-@checked
-def spares_needed(
-    needed: Listed, out_of_service: NonNegative, probability: NonNegative, pools: NonNegativeInt = 1
-) -> int:
+def spares_needed(needed: int, out_of_service: float, probability: float, pools: int) -> int:
     """Fewest spares k so that of needed + k parts at most k are out, in all pools at once with a probability.
 
     P(Binomial(needed + k, u) <= k) >= probability^(1 / pools).
@@ -241,10 +208,6 @@ def spares_needed(
     -------
     k, spares of each pool.
     """
-    checks.whole("needed", needed)
-    checks.whole("pools", pools)
-    checks.share("out_of_service", out_of_service, below_1=True)
-    checks.share("probability", probability, above_0=True, below_1=True)
     most, asked = needed, probability ** (1 / pools)
     while special.bdtr(most, needed + most, out_of_service) < asked:
         most *= 2
@@ -252,8 +215,7 @@ def spares_needed(
     return int(np.argmax(special.bdtr(k, needed + k, out_of_service) >= asked))
 
 
-@checked
-def binomial_probabilities(n: Listed, p: NonNegative) -> np.ndarray:
+def binomial_probabilities(n: int, p: float) -> np.ndarray:
     """Probabilities of 0 to n events in n trials of probability p each."""
     return np.diff(special.bdtr(np.arange(n + 1), n, p), prepend=0)
 
@@ -263,7 +225,7 @@ def restart_curves(
     job: ReplicaGrid,
     mtbf: NonNegative,
     iteration_s: Seconds,
-    published_gpus: NonNegativeInt,
+    published_gpus: Count,
     checkpoints: Mapping[str, float],
     storage_Bps: Bandwidth,
     restarts_s: SecondsArray,
@@ -293,7 +255,7 @@ def restart_curves(
     -------
     Columns case, checkpoint, restart_s, interval_s (tau), goodput.
     """
-    few = mtbf * job.gpus / int(checks.whole("published_gpus", published_gpus))
+    few = mtbf * job.gpus / published_gpus
     cases = {
         f"{published_gpus:,} GPUs, a failure every {few / hour:,.1f} h": (few, 0.0),
         f"all GPUs, a failure every {mtbf:,.0f} s": (mtbf, 0.0),
@@ -327,19 +289,17 @@ def checkpoint_and_load_times(
     Times of a checkpoint: "storage", to which every GPU of the machine writes an equal share, as all replicas hold the
     same state; "host memory", to which every GPU writes its own. Then the time of loading over the scale-out network.
     """
-    checks.positive("storage_Bps", storage_Bps, "bytes/s")
     state_bytes = float(laid.device_bytes)
     stored = sum(layer.state_bytes.values()) / float(site.gpus) / storage_Bps
     return {"storage": stored, "host memory": state_bytes / float(site.host_Bps)}, state_bytes / float(site.nic_Bps)
 
 
-@checked
 def recovery_goodput(
     laid: Layout,
     platform: str,
     checkpoints: Mapping[str, float],
-    iteration_s: Seconds = 0.0,
-    reload_s: Seconds = 0.0,
+    iteration_s: float = 0.0,
+    reload_s: float = 0.0,
     **network: int,
 ) -> pd.DataFrame:
     """Goodput by way of recovery, at the catalog's low, middle and high rates, repair, restart and regrouping times.
@@ -409,7 +369,7 @@ def _interval(mtbf: float, checkpoint: float, iteration_s: float) -> float:
 
 
 def _spare_gpus(job: ReplicaGrid, blast: pd.DataFrame) -> list[tuple[str, float, float]]:
-    """Way, share of GPUs in use and share of them that works, where groups leave GPUs of a rack unused."""
+    """Way, share of GPUs in use and working share of them, where groups leave spare GPUs in a rack."""
     if not job.spares:
         return []
     works, used = share_of_groups_with_spares(blast, job), 1 - job.spares / job.rack_gpus

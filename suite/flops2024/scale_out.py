@@ -14,8 +14,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from railcore import catalog
-from railcore.catalog.arguments import Bandwidth, Count, Few, Listed, NonNegativeInt, checked
-from railcore.catalog.checks import one_of, positive, whole
+from railcore.catalog.arguments import Count, Listed, checked
+from railcore.catalog.checks import one_of, whole
 from railcore.catalog.units import Gbps, number, significant
 from railcore.network.bill import BETWEEN_SWITCHES, bill_counts, bill_total, include_text, merged_bill
 from railcore.network.price_books import PriceBook, book_of_links, price_book, switch_book
@@ -24,8 +24,7 @@ from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, 
 COUNT_METHODS = ("smooth", "rounded", "whole")
 
 
-@checked
-def chip_modes(chip: str, nic_Bps: Bandwidth) -> dict[int, int]:
+def chip_modes(chip: str, nic_Bps: float) -> dict[int, int]:
     """Ports of a catalog switch chip by number of planes; a port has the NIC's speed divided by the planes.
 
     nic_Bps [bytes/s, one direction]. Raises ValueError where the chip has no port of nic_Bps or of a whole part of it.
@@ -84,7 +83,7 @@ class Equipment:
 
         Raises ValueError for planes that the chip has no mode for.
         """
-        wanted = whole("planes", planes)
+        wanted = np.asarray(planes)
         radix = {count: ports // count for count, ports in self.modes.items() if ports % count == 0}
         for count in np.unique(wanted):
             if count not in radix:
@@ -95,8 +94,7 @@ class Equipment:
         return np.vectorize(radix.__getitem__, otypes=[np.int64])(wanted)
 
 
-@checked
-def catalog_equipment(chip: str, nic_Bps: Bandwidth, book: str, optic: str) -> Equipment:
+def catalog_equipment(chip: str, nic_Bps: float, book: str, optic: str) -> Equipment:
     """Equipment at catalog prices and powers, those of another link rate scaled by the catalog's rule.
 
     Parameters
@@ -119,7 +117,7 @@ def network_parts(
     gpus: ArrayLike,
     rails: ArrayLike,
     radix: ArrayLike,
-    planes: ArrayLike = 1,
+    planes: ArrayLike,
     count: str = "whole",
     tier_oversubscription: tuple[float, ...] = (),
 ) -> Parts:
@@ -146,7 +144,7 @@ def network_parts(
     Raises
     ------
     ValueError
-        More rails than GPUs, an unknown count, or an oversubscription that is not counted whole.
+        More rails than GPUs, or an unknown count.
 
     References
     ----------
@@ -157,10 +155,6 @@ def network_parts(
         raise ValueError(f"rails is {int(r[r > n].max())}, more than the {int(n[r > n].min())} GPUs: give fewer rails")
     if one_of("count", count, COUNT_METHODS) == "whole":
         return rail_parts(n, r, k, rails=r, planes=p, tier_oversubscription=tier_oversubscription)
-    if tier_oversubscription:
-        raise ValueError(
-            f"tier_oversubscription is {tier_oversubscription!r}, but count is {count!r}: it is counted whole only"
-        )
     size, ports = -(-n // r), k * p
     tiers = np.where(size > 1, ideal_clos_parts(size, ports)[0], 0)
     tier = np.arange(1, tiers.max(initial=1) + 1).reshape(-1, *[1] * tiers.ndim)
@@ -256,8 +250,7 @@ def fewest_rails(gpus: ArrayLike, radix: ArrayLike, planes: ArrayLike, tiers: Ar
     ----------
     flops2024, Section 6.1.
     """
-    reach = clos_reach(np.asarray(radix) * whole("planes", planes), tiers)
-    return -(-whole("gpus", gpus) // reach)
+    return -(-np.asarray(gpus) // clos_reach(np.asarray(radix) * planes, tiers))
 
 
 def rack_rails(rails: ArrayLike, hb_domain_size: int) -> pd.DataFrame:
@@ -268,8 +261,7 @@ def rack_rails(rails: ArrayLike, hb_domain_size: int) -> pd.DataFrame:
     R), GPUs of equal rank share a rail only in racks that far apart; rails_any_two_racks_share = max(0, 2 min(K, R) -
     R) at least; groups_of_racks_on_the_same_rails, R / gcd(R, K) where each rack leaves out R - K rails.
     """
-    r = np.atleast_1d(whole("rails", rails))
-    k = int(whole("hb_domain_size", hb_domain_size))
+    r, k = np.atleast_1d(rails), hb_domain_size
     of_rack, period = np.minimum(r, k), r // np.gcd(r, k)
     return pd.DataFrame(
         {
@@ -287,9 +279,8 @@ Shapes = Mapping[str, tuple[int, int]]
 COST_PARTS = {"chips_usd": "switch chips", "links_usd": "switch-to-switch links", "host_links_usd": "host links"}
 
 
-@checked
 def network_shapes(
-    hb_domain_size: Count, rails: NonNegativeInt, planes: Few, modes: Container[int] | None = None
+    hb_domain_size: int, rails: int, planes: int, modes: Container[int] | None = None
 ) -> dict[str, tuple[int, int]]:
     """(rails, planes) of the networks compared, by name: fat tree, planes, a rail for each GPU of a rack, both, given.
 
@@ -374,9 +365,7 @@ def cost_over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[flo
     chip_usd: low, value (that of the split) and high. Columns links, network, counted (links between switches, or host
     links too), cost_divided_by_budget, cost_divided_by_budget_at_low_chip_price,
     cost_divided_by_budget_at_high_chip_price, highest_chip_price_within_budget_usd (NaN where links alone are over it).
-    Raises ValueError for a budget that is not positive.
     """
-    positive("budget_usd", budget_usd, "USD")
     rows = []
     for (way, name), part in split.groupby(["links", "network"], sort=False):
         cost = part.set_index("part")["cost_usd"]
@@ -443,9 +432,8 @@ def network_combinations(gpus: Count, rails: Listed, planes: Sequence[int], equi
     return rail_plane_networks(gpus, r, p, equipment)
 
 
-@checked
 def notable_shapes(
-    table: pd.DataFrame, hb_domain_size: Listed, rails: NonNegativeInt, planes: Few, equipment: Equipment
+    table: pd.DataFrame, hb_domain_size: int, rails: int, planes: int, equipment: Equipment
 ) -> dict[str, tuple[int, int]]:
     """(rails, planes) to mark on a map: cheapest, cheapest that divides a rack, fewest rails with two tiers.
 
@@ -478,9 +466,8 @@ def notable_shapes(
     return {name: shape for name, shape in shapes.items() if shape in cheapest}
 
 
-@checked
 def block_sizes(
-    gpus: Count, hb_domain_size: Count, shapes: Shapes, equipment: Equipment
+    gpus: int, hb_domain_size: int, shapes: Shapes, equipment: Equipment
 ) -> dict[str, tuple[int, tuple[int, ...]]]:
     """GPUs of a rack on one rail, and endpoints below a switch of each tier but the top one, by name of the shape.
 

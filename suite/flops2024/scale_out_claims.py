@@ -173,7 +173,7 @@ class RackJob:
     machine: of `job_racks`.
     racks, gpus: of the datacenter.
     stages, racks_of_a_stage: of the job, in the datacenter.
-    ring_bytes, chain_bytes: what a GPU sends in a step on its ring and along the pipeline.
+    ring_bytes: what a GPU sends in a step on its ring.
     outside: share of a NIC's bandwidth that goes to other datacenters.
     """
 
@@ -183,7 +183,6 @@ class RackJob:
     stages: int
     racks_of_a_stage: int
     ring_bytes: float
-    chain_bytes: float
     outside: float
 
     def table(self) -> pd.DataFrame:
@@ -201,7 +200,7 @@ def job_racks(gpus: int, hb_domain_size: int, bought_racks: int) -> dict[str, An
     Keys bought_gpus; gpus; difference (gpus / bought_gpus - 1); racks; racks_of ("budget" or "gpus"). Raises ValueError
     for GPUs that fill no rack.
     """
-    n, k = int(whole("gpus", gpus)), int(whole("hb_domain_size", hb_domain_size))
+    n, k = gpus, hb_domain_size
     if n < k:
         raise ValueError(f"gpus is {n}, less than a rack: give at least {k}")
     bought = int(whole("bought_racks", bought_racks)) * k
@@ -255,6 +254,5 @@ def rack_job(
         int(laid.layers),
         int(laid.racks_per_layer_here),
         float(steps[1] + steps[3]),
-        float(2 * layer.tensor_bytes / laid.tensor),
         float(site.wan_Bps / nic_Bps * (datacenters > 1)),
     )

@@ -9,7 +9,7 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import UnknownName, files, units
-from railcore.siting.authorities import MAX_PARTS, authority_row, authority_table, feeders_of_parts
+from railcore.siting.authorities import authority_row, authority_table, feeders_of_parts
 from railcore.siting.candidates import Candidates
 from railcore.siting.distances import distance_to_place
 from railcore.siting.grid import PowerGrid
@@ -26,13 +26,13 @@ WASHINGTON, CELILO = "flops2024 east", "flops2024 west"  # of the catalog's wide
 EAST_AND_WEST = "east and west"
 NEARBY_M = 100e3  # the document's "within 100 km"
 REGIONS: dict[str, Region] = {
-    "whole country": lambda plants: np.ones(len(plants), bool),
-    "100 km of Washington, D.C.": lambda plants: distance_to_place(plants, WASHINGTON) <= NEARBY_M,
-    "Washington State": lambda plants: plants.state == "Washington",
-    "100 km of the intertie": lambda plants: distance_to_place(plants, CELILO) <= NEARBY_M,
-    "Eastern": lambda plants: plants.interconnect == "Eastern",
-    "Western": lambda plants: plants.interconnect == "Western",
-    "Texas": lambda plants: plants.interconnect == "Texas",
+    "whole country": lambda candidates: np.ones(len(candidates), bool),
+    "100 km of Washington, D.C.": lambda candidates: distance_to_place(candidates, WASHINGTON) <= NEARBY_M,
+    "Washington State": lambda candidates: candidates.state == "Washington",
+    "100 km of the intertie": lambda candidates: distance_to_place(candidates, CELILO) <= NEARBY_M,
+    "Eastern": lambda candidates: candidates.interconnect == "Eastern",
+    "Western": lambda candidates: candidates.interconnect == "Western",
+    "Texas": lambda candidates: candidates.interconnect == "Texas",
 }
 SINGLE_SITE, NEAR_WASHINGTON = "flops2024.siting.single_site", "flops2024.siting.near_washington_100km"
 DATACENTERS, NORTHWEST_HALF = "flops2024.siting.datacenters", "flops2024.siting.northwest_half"
@@ -41,6 +41,7 @@ DOCUMENT_RULE = "idle fuelled"  # calibrated, see data/calibrations.csv
 COUNTED_WITH = tuple(
     "demand_w grid radius_m point_radius_m anchors_m step_deg oil coal_basis most_coal reserve".split()
 )
+MAX_PARTS = 12  # of a demand
 _NODE_COLUMN = "washington_nodes_"  # and the method, with underscores
 
 
@@ -99,12 +100,12 @@ def sitings_with_pair(
     return sitings, pd.concat([row, every]).reindex(columns=every.columns)
 
 
-def counts_by_rule(counts: Candidates, demand_w: float, around_m: float = math.inf, **asked: Any) -> dict[str, int]:
+def counts_by_rule(candidates: Candidates, demand_w: float, around_m: float = math.inf, **asked: Any) -> dict[str, int]:
     """Places that feed a demand and share no plant, by rule.
 
     Parameters
     ----------
-    found, demand_w
+    candidates, demand_w
         Candidates, and the power asked for [W].
     around_m
         Only centres that near to Washington, D.C. count [m].
@@ -115,9 +116,9 @@ def counts_by_rule(counts: Candidates, demand_w: float, around_m: float = math.i
     -------
     Counts by rule, lower bounds where `counting.most_disjoint` gives one.
     """
-    near = distance_to_place(counts, WASHINGTON) <= around_m
-    feeding = {name: near & feeds_demand(counts.supply, demand_w, name, **asked) for name in RULES}
-    return {name: most_disjoint(counts.plants[np.flatnonzero(has)])[0] for name, has in feeding.items()}
+    near = distance_to_place(candidates, WASHINGTON) <= around_m
+    feeding = {name: near & feeds_demand(candidates.supply, demand_w, name, **asked) for name in RULES}
+    return {name: most_disjoint(candidates.plants[np.flatnonzero(has)])[0] for name, has in feeding.items()}
 
 
 def siting_account(
@@ -164,11 +165,8 @@ def real_account(counted: Mapping[str, Any]) -> pd.DataFrame:
 
     counted: the run's parameters by the names of `COUNTED_WITH`; grid is the name of the grid whose lines and loads
     serve. Rows of your own in the catalog's fuels or places (wide_area) are other parameters too.
-    Columns of `siting_account`, with plants (whose) before them, source and as_of behind. Raises ValueError for a
-    parameter that is not given.
+    Columns of `siting_account`, with plants (whose) before them, source and as_of behind.
     """
-    if missing := [name for name in COUNTED_WITH if name not in counted]:
-        raise ValueError(f"counted lacks {missing[0]!r}: give every one of {', '.join(COUNTED_WITH)}")
     stored = pd.read_csv(files.data("measured/siting_real_plants.csv"))
     same = not any(catalog.own_version(family)[0] for family in ("fuels", "wide_area"))
     for name in COUNTED_WITH:
@@ -207,13 +205,10 @@ def demand_side(printed_w: Mapping[str, float]) -> pd.DataFrame:
     implied_generation_clean_w, possible_clean; capacity_w, implied_over_capacity (clean), bound_w = C - max L (clean)
     and bound_rank among the 54. A peak that is a spike makes an implied generation that is impossible; one that is
     impossible without spikes says that the printed value rests on another spike, in generation.
-    Raises UnknownName for an unknown code, ValueError for a printed value that is not finite.
     """
     regions, rows = printed_regions(), []
     for code, printed in printed_w.items():
         row = authority_row(code)
-        if not np.isfinite(printed):
-            raise ValueError(f"printed_w of {code} is {printed!r}: give watts")
         entry = {"authority": code, "region": regions.get(code, row["region"]), "printed_w": float(printed)}
         for kind in ("raw", "clean"):
             peak = row[f"peak_demand_{kind}_w"]
@@ -248,12 +243,8 @@ def larger_bounds(printed_w: Mapping[str, float]) -> pd.DataFrame:
     """Authorities that the paper does not print, but whose bound C - max L exceeds the least of its printed values.
 
     Columns as `authority_table`, largest bound first. That a bound exceeds it does not say that the disposable power
-    does. Raises ValueError for no printed value, UnknownName for an unknown code.
+    does.
     """
-    if not printed_w:
-        raise ValueError("printed_w is empty: give disposable power by authority in watts")
-    for code in printed_w:
-        authority_row(code)
     rows = authority_table()
     chosen = ~rows["authority"].isin(printed_w) & (rows["bound_w"] > min(printed_w.values()))
     return rows[chosen].sort_values("bound_w", ascending=False, ignore_index=True)
@@ -263,7 +254,7 @@ def feeders_by_region(disposable_w: Mapping[str, float], demand_w: float, most: 
     """`feeders_of_parts`, with how many of them lie east and northwest: columns east, northwest.
 
     East: in the Eastern interconnection. Northwest: in the region of that name, as Table 1 prints it or else as EIA
-    does. Source: flops2024, section 2, arithmetic on Table 1. Errors as in `feeders_of_parts`.
+    does. Source: flops2024, section 2, arithmetic on Table 1. Raises UnknownName for an unknown code.
     """
     parts, printed = feeders_of_parts(disposable_w, demand_w, most), printed_regions()
     eastern = {code for code in disposable_w if authority_row(code)["interconnect"] == "Eastern"}
@@ -284,7 +275,7 @@ def fewest_even_parts(disposable_w: Mapping[str, float], demand_w: float) -> flo
     return float(good["parts"].min())
 
 
-def siting_values(low_w: float, high_w: float, rule: str, sitings: pd.DataFrame) -> dict[str, float | None]:
+def siting_values(low_w: float, high_w: float, rule: str, account: pd.DataFrame) -> dict[str, float | None]:
     """Values of the claims by id; Table 1's have none, for the hourly generation behind them is not at hand.
 
     One datacenter where a single place has all of the demand, else the least split.
@@ -295,14 +286,14 @@ def siting_values(low_w: float, high_w: float, rule: str, sitings: pd.DataFrame)
         Power of the document's datacenter at its lowest and highest PUE [W].
     rule
         By which places count.
-    found
+    account
         `siting_account`.
 
     Returns
     -------
     Values in the claims' own units, None where there is none.
     """
-    siting, printed = sitings.set_index("rule").loc[rule], printed_powers()
+    siting, printed = account.set_index("rule").loc[rule], printed_powers()
     feeders = (feeders_by_region(printed, demand, 2) for demand in (low_w, high_w))
     low, high = (counts.set_index("parts") for counts in feeders)
     table: dict[str, float | None] = dict.fromkeys(claims.ids(TABLE_1))
@@ -316,7 +307,7 @@ def siting_values(low_w: float, high_w: float, rule: str, sitings: pd.DataFrame)
 
 
 def siting_readings(
-    ours: Mapping[str, float | None], high_w: float, rule: str, sitings: pd.DataFrame, real: pd.DataFrame
+    ours: Mapping[str, float | None], high_w: float, rule: str, account: pd.DataFrame, real: pd.DataFrame
 ) -> dict[str, str]:
     """Claims whose verdict turns on a reading of the text or on the grid, with what the others give.
 
@@ -324,7 +315,7 @@ def siting_readings(
     ----------
     ours
         `siting_values`.
-    high_w, rule, found
+    high_w, rule, account
         As in `siting_values`.
     real
         `real_account`.
@@ -333,12 +324,12 @@ def siting_readings(
     -------
     Texts by claim, for `claims.record`.
     """
-    siting, stored = sitings.set_index("rule").loc[rule], real[real["rule"] == rule]
+    siting, stored = account.set_index("rule").loc[rule], real[real["rule"] == rule]
     others = {f"plants of {row.plants}": {NEAR_WASHINGTON: float(row.washington_places)} for row in stored.itertuples()}
     for column in siting.index[siting.index.str.startswith(_NODE_COLUMN)]:
         words = column.removeprefix(_NODE_COLUMN).replace("_", " ")
         others[f"power nodes by {words}"] = {NEAR_WASHINGTON: float(siting[column])}
-    parts = siting_values(high_w, high_w, rule, sitings)[DATACENTERS]  # the claim on the Northwest names its PUE
+    parts = siting_values(high_w, high_w, rule, account)[DATACENTERS]  # the claim on the Northwest names its PUE
     return verdict_readings(
         ours,
         {
@@ -349,12 +340,12 @@ def siting_readings(
     )
 
 
-def siting_reasons(rule: str, sitings: pd.DataFrame, table: pd.DataFrame, real: pd.DataFrame) -> dict[str, str]:
+def siting_reasons(rule: str, account: pd.DataFrame, table: pd.DataFrame, real: pd.DataFrame) -> dict[str, str]:
     """Why a claim comes out as it does.
 
     Parameters
     ----------
-    rule, found
+    rule, account
         As in `siting_values`.
     table
         Of `siting_sensitivity`, for one oil.
@@ -371,11 +362,13 @@ def siting_reasons(rule: str, sitings: pd.DataFrame, table: pd.DataFrame, real: 
         for row in country.iloc[1:2].itertuples()
     ]
     on_real = counts_on_real(real, rule)
-    west = sitings.set_index("rule").loc[rule, "western_candidates"]
-    near = sitings.loc[sitings["rule"] != rule, "washington_places"]
+    west = account.set_index("rule").loc[rule, "western_candidates"]
+    near = account.loc[account["rule"] != rule, "washington_places"]
     others = dict.fromkeys(f"{count:g}" for count in (near.min(), near.max()))
+    places = zip(account["rule"], account["single_places"], strict=True)
+    single = ", ".join(f"{name} {count}" for name, count in places if name != rule)
     result = {
-        SINGLE_SITE: f"by the other rules {_listed(sitings, 'single_places', rule)}"
+        SINGLE_SITE: f"by the other rules {single}"
         + "".join(f"; by this rule {text}" for text in wider)
         + on_real["single_places"].replace(" (", "; ").removesuffix(")"),
         NEAR_WASHINGTON: f"by the other rules {' to '.join(others)}",
@@ -393,13 +386,13 @@ def siting_reasons(rule: str, sitings: pd.DataFrame, table: pd.DataFrame, real: 
 
 
 def siting_entries(
-    low_w: float, high_w: float, rule: str, sitings: pd.DataFrame, table: pd.DataFrame, real: pd.DataFrame
+    low_w: float, high_w: float, rule: str, account: pd.DataFrame, table: pd.DataFrame, real: pd.DataFrame
 ) -> Entries:
     """Values, reasons and readings of the claims.
 
     Parameters
     ----------
-    low_w, high_w, rule, found
+    low_w, high_w, rule, account
         As in `siting_values`.
     table, real
         As in `siting_reasons`.
@@ -408,14 +401,8 @@ def siting_entries(
     -------
     For `claims.record`.
     """
-    ours = siting_values(low_w, high_w, rule, sitings)
-    return Entries(ours, siting_reasons(rule, sitings, table, real), siting_readings(ours, high_w, rule, sitings, real))
-
-
-def _listed(sitings: pd.DataFrame, column: str, but: str) -> str:
-    """Counts of a column by rule, but for one rule."""
-    counts = zip(sitings["rule"], sitings[column], strict=True)
-    return ", ".join(f"{name} {count}" for name, count in counts if name != but)
+    ours = siting_values(low_w, high_w, rule, account)
+    return Entries(ours, siting_reasons(rule, account, table, real), siting_readings(ours, high_w, rule, account, real))
 
 
 def that_have(count: float, noun: str, where: str = "", exact: bool = True) -> str:

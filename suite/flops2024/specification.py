@@ -28,8 +28,8 @@ PLATFORM = "GB200 NVL72"
 Cases = Mapping[str, TrainingCase]  # by name, such as "dense" and "moe"
 
 
-def book_of_document(document: str, price_book: str | None = None) -> tuple[str, str]:
-    """Whose own rows of a platform count, and which price book.
+def book_of_document(document: str, price_book: str | None) -> tuple[str, str]:
+    """The document whose own rows of a platform count, and the price book.
 
     Without a price book the document's own, or `DEFAULT_BOOK` without a document. Another book than the document's puts
     the catalog's rows in place of its prices and powers.

@@ -16,8 +16,8 @@ from functools import cached_property, partial
 import numpy as np
 import pandas as pd
 
-from railcore.catalog import checks, units
-from railcore.catalog.arguments import Listed, NonNegative, NonNegativeInt, checked
+from railcore.catalog import units
+from railcore.catalog.arguments import Listed, NonNegativeInt, Share, checked
 from railcore.datacenter.exposed import LayerTimes
 from railcore.datacenter.sizing import DatacenterSite
 from suite.flops2024.training_case import TrainingCase
@@ -72,7 +72,7 @@ class Timeline:
 
     @property
     def exchange_s(self) -> float:
-        """Time of the exchange that nothing hides [s]: until it is due, and what the next forward pass leaves."""
+        """Exposed time of the exchange [s]: until it is due, and what the next forward pass does not hide."""
         waits = max(0.0, self.due_s - self.backward_end_s)
         return waits + max(0.0, self.end_s - self.backward_end_s - waits - self.next_s)
 
@@ -88,7 +88,7 @@ def timeline(
     times: LayerTimes,
     site: DatacenterSite,
     chunks: Listed = 16,
-    spread: NonNegative = 0.0,
+    spread: Share = 0.0,
     due: NonNegativeInt = 3,
     shared: bool = False,
 ) -> Timeline:
@@ -100,7 +100,7 @@ def timeline(
     Parameters
     ----------
     times, site
-        Of a layer and its machine.
+        Of a layer and its machine; experts are in the tensor group.
     chunks
         Of the gradients, n.
     spread
@@ -119,13 +119,8 @@ def timeline(
     Raises
     ------
     ValueError
-        Naming the argument out of range; for tokens that travel to experts, which a timeline does not have.
+        Naming the argument out of range.
     """
-    chunks = int(checks.whole("chunks", chunks))
-    checks.share("spread", spread)
-    checks.one_of("due", due, (2, 3, 5))
-    if np.any(times.experts_s):
-        raise ValueError(f"times.experts_s is {times.experts_s!r}: give times of experts in the tensor group")
     work, delay_s = _busy_and_delay_s(times, site)
     passes = _passes(times, 0.0)
     backward_end = passes[-1][3]
@@ -177,12 +172,12 @@ def _passes(times: LayerTimes, start: float) -> list[tuple[str, str, float, floa
 
 
 def _stops(passes: list, shared: bool) -> list[list[tuple[float, float]]]:
-    """Stretches in which each network belongs to the passes."""
+    """Times in which each network carries the passes' own traffic."""
     return [[(a, b) for lane, _, a, b in passes if shared and lane == network] for network in _NETWORK_LANES]
 
 
 def _served(ready, work, delay_s: float, stops: list) -> list[tuple[int, int, float, float]]:
-    """Chunk, step, start and end of every step, on links that serve one at a time and finish what they began.
+    """Chunk, step, start and end of every step; a link serves one at a time, without preemption.
 
     A free link takes reductions before gathers.
     """
@@ -209,7 +204,7 @@ def _served(ready, work, delay_s: float, stops: list) -> list[tuple[int, int, fl
 
 
 def _end(now: float, work: float, stops: list[tuple[float, float]]) -> float:
-    """When a link has done its work that starts now, around the stretches in which it is stopped."""
+    """When a link finishes work that starts now, pauses included."""
     end = now + work
     for start, stop in stops:
         if stop > now and start < end:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import checks
-from railcore.catalog.arguments import Count, NonNegative, checked
+from railcore.catalog.arguments import Count, checked
 from railcore.datacenter.exposed import OVERLAP_RULES, LayerTimes, layer_times, least_wan_Bps
 from railcore.datacenter.layouts import Layer, Layout, model_layer, rack_layout
 from railcore.datacenter.sizing import DatacenterSite
@@ -73,11 +73,11 @@ class TrainingCase:
     def changed(self, **fields: Any) -> "TrainingCase":
         """The case with other fields, such as changed(site={"nic_Bps": 5e10}, rule="whole period").
 
-        A dictionary changes some fields of a part and leaves its others. Raises ValueError for an unknown field.
+        A dictionary changes some fields of a part and leaves its others.
         """
         new: dict[str, Any] = {}
         for name, value in fields.items():
-            now = getattr(self, checks.one_of("field", name, self.__dataclass_fields__))
+            now = getattr(self, name)
             if name == "options":
                 new[name] = {**now, **value}
             else:
@@ -138,9 +138,8 @@ def iterations_by_micro_batches(cases: Mapping[str, TrainingCase], micro_batches
     return pd.concat(parts, ignore_index=True)
 
 
-@checked
 def share_by_speed(
-    cases: Mapping[str, TrainingCase], speeds_Bps: Mapping[str, Sequence[float]], lost_rtts: NonNegative = 1
+    cases: Mapping[str, TrainingCase], speeds_Bps: Mapping[str, Sequence[float]], lost_rtts: float = 1
 ) -> pd.DataFrame:
     """Exposed share of every case against the speed of one network, the others as they are.
 
@@ -159,9 +158,8 @@ def share_by_speed(
     return pd.concat(parts, ignore_index=True)
 
 
-@checked
 def share_by_datacenters(
-    cases: Mapping[str, TrainingCase], datacenters: Sequence[int], lost_rtts: NonNegative = 1
+    cases: Mapping[str, TrainingCase], datacenters: Sequence[int], lost_rtts: float = 1
 ) -> pd.DataFrame:
     """The same racks in one or more datacenters, all as far apart as the site says.
 

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import files
-from railcore.catalog.checks import whole
 from railcore.catalog.units import Gbps, number
 from railcore.transport import levels
 from railcore.transport.optimum import Framing
@@ -92,7 +91,7 @@ def reference_cases(seeds: int = SEEDS) -> tuple[dict[str, Any], ...]:
             mtu_bytes=row.payload_bytes,
             header_bytes=row.header_bytes,
             link_latency_s=row.link_latency_us / 1e6,
-            seed=range(int(whole("seeds", seeds)) * (SINGLE_SEEDS if len(group) == 1 else 1)),
+            seed=range(seeds * (SINGLE_SEEDS if len(group) == 1 else 1)),
         )
     return tuple(cases)
 

@@ -155,7 +155,7 @@ def _readings(values: Mapping[str, float], times: pd.DataFrame, cases: Cases, ex
 
 
 def _dense_send(values: Mapping[str, float], cases: Cases) -> dict[str, str]:
-    """That the simulated send is the mixture's, with the least time that the dense model's takes."""
+    """A sentence: the simulated send is the mixture's; the least time of the dense model's."""
     if workspace.parameterized() or "dense" not in cases:
         return {}
     size, sent = pipeline_send_bytes(cases["dense"]), document_network()["flow_bytes"]
@@ -167,7 +167,7 @@ def _dense_send(values: Mapping[str, float], cases: Cases) -> dict[str, str]:
 
 
 def _other_ways(times: pd.DataFrame) -> str:
-    """Excess of the last flow where packets are sprayed in other ways than the one that stands for them."""
+    """Excess of the last flow with other ways of spraying packets."""
     above = {name: times.loc[name, "over_optimum"] - 1 for name in SPRAYED if name in times.index and name != NAMED}
     others = ", ".join(f"{name} {share:.1%}" for name, share in above.items())
     return f"with its authors' queues of 8 packets {NAMED} sends trimmed packets again; other ways to spray: {others}"
@@ -183,7 +183,7 @@ def _thresholds(pauses: pd.DataFrame) -> str:
 
 
 def _from_printed_start(model: str, case: TrainingCase, extra_s: float) -> str:
-    """What the slower sends make of the share that the document starts from, and what would give the printed one."""
+    """The share that slower sends give from the document's starting share, and what would give the printed one."""
     start, goal = claims.paper_value(IDEAL[model]), claims.paper_value(EXPOSED[model])
     times = case.times
     compute_s = float(times.forward_s + times.backward_s)

@@ -8,10 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from statistics import median, quantiles
-from typing import Annotated
 
-from railcore.catalog import UnknownName, checks, files
-from railcore.catalog.arguments import NonNegative, Range, checked
+from railcore.catalog import UnknownName, files
 from railcore.catalog.tables import MarkdownText, csv_text, markdown_table, read_csv
 from railcore.catalog.units import counted, number, show, significant
 from railcore.catalog.units import unit as unit_of
@@ -19,7 +17,6 @@ from suite import workspace
 from suite.ledger import grounds
 from suite.ledger.claim_rows import RELATIONS, Claim, claims
 
-Endless = Annotated[float, Range(-math.inf, infinite=True)]  # a value of ours may be no end
 VERDICTS = ("reproduced", "close", "differs", "unavailable", "missing")
 LEDGER_COLUMNS = (
     "id document where claim unit relation paper_value tolerance value low high deviation verdict reason basis "
@@ -90,8 +87,7 @@ def table_values(prefix: str, table) -> dict[str, float]:
     return values
 
 
-@checked
-def deviation(value: Endless, paper: float) -> float:
+def deviation(value: float, paper: float) -> float:
     """(value - paper) / |paper|, or value - paper where the paper's value is 0."""
     return (value - paper) / abs(paper) if paper else value - paper
 
@@ -102,13 +98,8 @@ def drawn_range(draws: Sequence[float]) -> tuple[float, float]:
     return cuts[0], cuts[-1]
 
 
-@checked
 def verdict(
-    value: Endless | None,
-    paper: float,
-    relation: str,
-    tolerance: NonNegative,
-    drawn: tuple[float, float] | None = None,
+    value: float | None, paper: float, relation: str, tolerance: float, drawn: tuple[float, float] | None = None
 ) -> str:
     """Reproduced, close or differs; unavailable for no value.
 
@@ -131,8 +122,6 @@ def verdict(
     -------
     One of VERDICTS.
     """
-    if relation not in RELATIONS:
-        raise ValueError(f"relation {relation!r} is none of {' '.join(RELATIONS)}")
     if value is None:
         return "unavailable"
     off = deviation(value, paper)
@@ -141,14 +130,12 @@ def verdict(
     return "reproduced" if holds else "close" if paper and abs(off) <= 0.1 else "differs"
 
 
-@checked
-def differs(claim_id: str, value: Endless, draws: Sequence[float] = ()) -> bool:
+def differs(claim_id: str, value: float, draws: Sequence[float] = ()) -> bool:
     """Whether our value of a claim does not keep the document's relation: for marks in a figure. draws: as `record`."""
     entry, drawn = claim(claim_id), drawn_range(draws) if len(draws) >= MIN_DRAWS else None
     return verdict(value, entry.paper_value, entry.relation, entry.tolerance, drawn) != "reproduced"
 
 
-@checked
 def within_printed_digit(value: float, entry: Claim) -> bool:
     """Whether a value is not the document's, but rounds to it: 0.0349 where 0.03 is printed."""
     half = 0.5 * 10.0 ** int(Decimal(f"{entry.paper_value:.12g}").as_tuple().exponent)
@@ -263,15 +250,15 @@ def _basis(claim_id: str, reading: str, reason: str, judged: str) -> tuple[str, 
     parts = grounds.solved_texts(claim_id) + ([f"reading: {reading}"] if reading else [])
     hows = {"stated", *grounds.calibrations_of(claim_id).values(), *(["reading"] if reading else [])}
     hows |= {"assumed"} if decided_by_assumed(claim_id, judged) else set()
-    return grounds.strongest(hows), "; ".join(parts + ([reason] if reason else []))
+    return max(hows, key=list(grounds.BASES).index), "; ".join(parts + ([reason] if reason else []))
 
 
 def decided_by_assumed(claim_id: str, judged: str) -> list[grounds.MovingInput]:
     """Assumed inputs of the catalog at whose low or high end a claim has another verdict than `judged`."""
     entry = claim(claim_id)
-    checks.one_of("judged", judged, ("", *VERDICTS))
     terms = entry.paper_value, entry.relation, entry.tolerance
-    return grounds.deciding_inputs(claim_id, lambda value: verdict(value, *terms), judged)
+    assumed = [moved for moved in grounds.moving_inputs(claim_id) if moved.family != "derived"]
+    return [moved for moved in assumed if verdict(moved.value, *terms) != judged]
 
 
 def _comparison(rows: list[dict[str, str]], custom: bool) -> str:
@@ -304,7 +291,6 @@ def comparison_row(row: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-@checked
 def claim_amount(value: float, unit: str) -> str:
     """A number in a claim's unit for a person, such as claim_amount(3.6e12, "bit/s") = "3.6 Tbps"."""
     symbol = {"bit/s": "bps"}.get(unit, unit)

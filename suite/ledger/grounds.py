@@ -4,7 +4,6 @@ data/calibrations.csv has the parameters that were solved, data/derived/claim_in
 catalog does to a claim, and data/claim_evidence.csv which values no model could have failed.
 """
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -197,18 +196,3 @@ def _moving() -> dict[str, tuple[MovingInput, ...]]:
 def moving_inputs(claim_id: str) -> tuple[MovingInput, ...]:
     """Assumed rows and stored numbers that move a claim's value, from data/derived/claim_inputs.csv (`make slow`)."""
     return _moving().get(known_claim(claim_id), ())
-
-
-def deciding_inputs(claim_id: str, verdict_of: Callable[[float], str], verdict: str) -> list[MovingInput]:
-    """Assumed inputs at whose low or high end the verdict is another one.
-
-    verdict_of: the verdict of a value of this claim. verdict: of our value.
-    """
-    return [
-        value for value in moving_inputs(claim_id) if value.family != "derived" and verdict_of(value.value) != verdict
-    ]
-
-
-def strongest(bases: Iterable[str]) -> str:
-    """The basis that counts where several apply."""
-    return max(bases, key=list(BASES).index)

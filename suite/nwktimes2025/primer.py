@@ -103,8 +103,7 @@ def neuron_table(run: EmulatedRun) -> pd.DataFrame:
     Columns gpu (rank), layer, neuron, weights, z, y, delta, gradient, updated; weights, gradient and updated are lists
     with an entry for each input.
     """
-    if run.step is None:
-        raise ValueError("run has no training step: give a learning_rate")
+    assert run.step is not None
     rows, before, neuron = [], run.inputs, 0
     for layer, (weights, outputs) in enumerate(zip(run.weights, run.step.outputs, strict=True), start=1):
         z, deltas = weights @ before, run.step.deltas[layer - 1]
@@ -195,8 +194,7 @@ def input_texts(run: EmulatedRun) -> list[str]:
 
 def prediction_text(run: EmulatedRun) -> str:
     """What the last GPU puts out in a training step of one sample, what it should be, and the loss."""
-    if run.step is None:
-        raise ValueError("run has no training step: give a learning_rate")
+    assert run.step is not None
     return (
         f"prediction {_shown(*run.step.outputs[-1][:, 0])}\ntarget {_shown(*run.targets[:, 0])}\n"
         f"loss {_shown(run.step.loss)}"
@@ -268,11 +266,11 @@ def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
     block_size = len(values) // len(group)
     held = [{place} for place in range(len(group))]
     states = [("partial outputs", [set(part) for part in held])]
-    for number_, step in enumerate(schedule, start=1):
+    for count, step in enumerate(schedule, start=1):
         gained = [(send.target, set(send.blocks)) for send in step if isinstance(send.target, int)]
         for target, blocks in gained:
             held[target] |= blocks
-        states.append((f"after step {number_}", [set(part) for part in held]))
+        states.append((f"after step {count}", [set(part) for part in held]))
     states.append(("parts freed", states[-1][1]))
     bytes_held = _output_bytes(run)
     rows = []

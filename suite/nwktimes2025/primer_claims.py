@@ -41,7 +41,7 @@ def layer_claims(chain: EmulatedRun, layers: EmulatedRun) -> Entries:
 
 
 def weight_adjustment(gradient: float, learning_rate: float) -> float:
-    """What a training step changes the weight of a network of one neuron by, where its gradient has this value."""
+    """Change of the weight of a network of one neuron in a training step, for a gradient of this value."""
     ranks, network = EmulatedRanks(1, 1), FeedForward([1, 1], "linear")
     weight = np.array([[gradient / 2]])  # gradient = 2 (w x - 0) x at x = 1
     step = ShardedFeedForward(network, Strategy(), ranks, [weight]).train(np.eye(1), np.zeros((1, 1)), learning_rate)

@@ -17,12 +17,12 @@ _BITS = 8  # of a byte
 
 
 def rail_losses(fabric: SegmentFabric) -> dict[str, float]:
-    """What one failed rail switch takes: the columns of `failure_domains` by name."""
+    """What one failed rail switch stops: the columns of `failure_domains` by name."""
     return failure_domains(fabric).iloc[0].to_dict()
 
 
 def model_losses(servers: int, switch: SwitchModel, port_Bps: float) -> pd.DataFrame:
-    """What one failed rail switch takes from the same servers with each model, with NICs of one port and of two.
+    """What one failed rail switch stops of the same servers with each model, with NICs of one and of two ports.
 
     port_Bps: of a NIC port, one direction [bytes/s].
     Columns model, nic_ports, rail_switches, gpus, gpus_touched (that have a port at the switch), gpus_lost,

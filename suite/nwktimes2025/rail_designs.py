@@ -13,8 +13,6 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import files
-from railcore.catalog.arguments import Bandwidth, Count, Few, NonNegativeInt, checked
-from railcore.catalog.checks import one_of
 from railcore.catalog.tables import read_csv
 from railcore.catalog.units import Gbps, counted, number
 from railcore.network.switches import switch_model
@@ -58,10 +56,9 @@ def rail_design(figure: str, **changes: Any) -> SegmentFabric:
     """A design of the document, such as "fig13_8", with changes of SegmentFabric's fields.
 
     Spines and super-spines of the pods are as many as leave no oversubscription at CONNECTION_Bps each. Of Fig. 13-10
-    to 13-12, hosts are as many as the host ports of `most_host_ports` take with so many rails on a switch. Raises
-    ValueError for a figure without a design.
+    to 13-12, hosts are as many as the host ports of `most_host_ports` take with so many rails on a switch.
     """
-    options = {**DESIGNS[one_of("figure", figure, DESIGNS)], **changes}
+    options = {**DESIGNS[figure], **changes}
     if "servers" not in options:
         options["servers"] = most_host_ports(SWITCH, options["port_Bps"]) // options["rails_per_switch"]
     if options.get("segments", 1) > 1 and "spines" not in options:
@@ -109,14 +106,8 @@ def joined_pod() -> SegmentFabric:
     return replace(alone, servers=servers, rails_per_switch=rails)
 
 
-@checked
 def own_segment(
-    servers: Count,
-    nic_ports: Few,
-    rails_per_switch: NonNegativeInt,
-    rail_switch: str,
-    port_Bps: Bandwidth,
-    uplinks: NonNegativeInt = 0,
+    servers: int, nic_ports: int, rails_per_switch: int, rail_switch: str, port_Bps: float, uplinks: int = 0
 ) -> SegmentFabric:
     """A segment of one's own in the document's terms: servers of eight GPUs, NIC ports to as many switches.
 
@@ -151,7 +142,7 @@ def own_plan(fabric: SegmentFabric) -> AddressPlan:
 
 
 def own_plan_warnings(plan: AddressPlan) -> list[str]:
-    """What is to be known of how `own_plan` joins the ports of a NIC."""
+    """Warnings about how `own_plan` joins the ports of a NIC."""
     if plan.bundling != "evpn" or plan.fabric.homing != 2:
         return []
     name = plan.fabric.rail_switch.name
@@ -283,7 +274,7 @@ def advertised_check(figure: str) -> SummaryCheck:
 
 
 def switch_contents(figure: str) -> dict[str, pd.DataFrame]:
-    """What is inside the switch of Fig. 13-10, 13-11 or 13-12: its tables "vlans", "macs" and "routes".
+    """Tables of the switch of Fig. 13-10, 13-11 or 13-12: "vlans", "macs" and "routes".
 
     vlans: vlan, rail, interfaces, subnet, gateway. macs: vlan, interface, mac. routes: table, variant, prefix, via,
     text, valid; the document's summary, and beside it one that is valid. NEXT_HOP is the switch's address on each link.
@@ -299,7 +290,7 @@ def switch_contents(figure: str) -> dict[str, pd.DataFrame]:
 
 
 def mac_tables(ports: pd.DataFrame) -> pd.DataFrame:
-    """What the VLANs of a switch have learned once every NIC has sent: columns vlan, interface, mac.
+    """MAC tables of a switch's VLANs once every NIC has sent: columns vlan, interface, mac.
 
     ports: of `AddressPlan.ports`. MAC addresses are locally administered: 06, server (3 bytes), GPU, NIC port. Ports of
     a bundle send with that of its first port.

@@ -60,11 +60,11 @@ def server_claims(crossings: pd.DataFrame) -> Entries:
         f"x{shared.pcie_lanes} of PCIe Gen{shared.pcie_generation} carries {_gigabytes(pcie)} a direction; the printed "
         f"numbers are Gen{older}'s, {_gigabytes(pcie_bandwidth(older, shared.pcie_lanes))} a direction"
     )
+    printed_Bps = claims.paper_value("nwktimes2025.fig13_1.pcie_one_direction")
     reasons = {
         "fig13_1.pcie_bandwidth": printed,
         "fig13_1.pcie_one_direction": printed,
-        "fig13_1.pcie_over_nic": f"with the printed {show(claims.paper_value(_id('pcie_one_direction')), 'B/s')} it is "
-        f"{claims.paper_value(_id('pcie_one_direction')) / nic:.3g}",
+        "fig13_1.pcie_over_nic": f"with the printed {show(printed_Bps, 'B/s')} it is {printed_Bps / nic:.3g}",
         "fig13_1.cross_baseboard_bandwidth": _crossing_reason(crossings, shared),
         "fig13_1.switch_pair_links": "an input: the server is built with the links printed",
         "fig13_2.gpu_pcie_bandwidth": f"{printed}, and the NIC behind it has {_gigabytes(nic)}",
@@ -74,10 +74,6 @@ def server_claims(crossings: pd.DataFrame) -> Entries:
         "fig13_1.nic_share": f"one NIC, as the section has it; with the two of the chapter's opening {_gigabytes(two)}"
     }
     return with_prefix("nwktimes2025", values, reasons, readings)
-
-
-def _id(name: str) -> str:
-    return f"nwktimes2025.fig13_1.{name}"
 
 
 def baseboard_crossings() -> pd.DataFrame:

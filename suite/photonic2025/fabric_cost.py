@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog import units
-from railcore.catalog.checks import whole
 from railcore.network.bill import bill_total
 from railcore.network.price_books import PriceBook
 from railcore.network.topology.bill_line import BillLine
@@ -66,7 +65,7 @@ def rounded_rail_ports(gpus: ArrayLike, hb_domain_size: ArrayLike) -> tuple[np.n
     floor((N / K) / floor(k / 2)) switches, and floor(N / k) spines join the rails. With an even k that fits, and no
     rounding, these are 5 ports a GPU. Source: GitHub opusfabric/Opus, evaluation/energy-analysis/topology.
     """
-    n, rails = whole("gpus", gpus), whole("hb_domain_size", hb_domain_size)
+    n, rails = np.asarray(gpus), np.asarray(hb_domain_size)
     domains = np.maximum(n // rails, 1)
     radix = np.floor(np.sqrt(4 * domains) + 0.5).astype(np.int64)
     in_rail = 2 * (domains // (radix // 2))
@@ -127,7 +126,7 @@ def figure7(table: pd.DataFrame, bought: pd.DataFrame, ocs_ports: int) -> pd.Dat
 
 
 def _drawn_once(lines: pd.DataFrame) -> pd.DataFrame:
-    """Lines of which those with the same costs and powers everywhere are one, with the names of all networks."""
+    """Lines, those with equal costs and powers everywhere drawn as one, with the names of all networks."""
     seen: dict[tuple, str] = {}
     same: dict[str, str] = {}
     for link, rows in lines.groupby("link", sort=False):

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
-from railcore.catalog.arguments import NonNegative, NonNegativeInt, checked
-from railcore.catalog.checks import one_of, share, whole
+from railcore.catalog.checks import whole
 from railcore.network.reliability import expected_failures, parts_at_risk
 from railcore.network.switches import SwitchModel
 from railcore.network.topology.photonic import PhotonicRails, rings_of_ports
@@ -39,7 +38,7 @@ class ReroutedWorkload(Workload):
 
 
 def moved_rings(workload: Workload, lost: Sequence[int], rings: Sequence[str] = ()) -> ReroutedWorkload:
-    """The rings through lost NICs, each moved as a whole to the next rail whose NICs there are.
+    """Rings through lost NICs, each moved as a whole to the next rail whose NICs are left.
 
     Parameters
     ----------
@@ -57,12 +56,9 @@ def moved_rings(workload: Workload, lost: Sequence[int], rings: Sequence[str] = 
     Raises
     ------
     ValueError
-        For a rank that is not simulated, and where no rail is left.
+        Where no rail is left.
     """
-    gone, size = set(whole("lost", list(lost), 0).tolist()), workload.machine.hb_domain_size
-    _check_rings(workload, rings)
-    if stray := gone - workload.simulated:
-        raise ValueError(f"lost has {min(stray)}, which is not simulated: give some of 0 to {max(workload.simulated)}")
+    gone, size = set(lost), workload.machine.hb_domain_size
     nic_of: dict[int, dict[int, int]] = {}
     for op, link in enumerate(workload.link):
         if link != RAIL or (rings and workload.ring(op) not in rings):
@@ -75,7 +71,7 @@ def moved_rings(workload: Workload, lost: Sequence[int], rings: Sequence[str] = 
 
 
 def _next_rail(nics: set[int], gone: set[int], size: int) -> dict[int, int]:
-    """NICs in the same HB domains, none of which is gone."""
+    """By NIC, that of the next rail in the same HB domain on which none of them is lost."""
     for further in range(1, size):
         moved = {nic: nic - nic % size + (nic + further) % size for nic in nics}
         if not gone & set(moved.values()):
@@ -85,9 +81,8 @@ def _next_rail(nics: set[int], gone: set[int], size: int) -> dict[int, int]:
     )
 
 
-@checked
-def slower_nic(workload: Workload, rank: NonNegativeInt, left: NonNegative, rings: Sequence[str] = ()) -> Workload:
-    """A workload of which a NIC has a part of its bandwidth: what passes it takes as long as 1 / left of its bytes.
+def slower_nic(workload: Workload, rank: int, left: float, rings: Sequence[str] = ()) -> Workload:
+    """The workload with one NIC at a share `left` of its bandwidth: bytes through it count 1 / left times.
 
     Parameters
     ----------
@@ -102,9 +97,6 @@ def slower_nic(workload: Workload, rank: NonNegativeInt, left: NonNegative, ring
     -------
     A workload with the same operations.
     """
-    times = 1 / float(share("left", left, above_0=True))
-    one_of("rank", rank, sorted(workload.simulated))
-    _check_rings(workload, rings)
     slow = [
         link == RAIL
         and (not rings or workload.ring(op) in rings)
@@ -112,20 +104,12 @@ def slower_nic(workload: Workload, rank: NonNegativeInt, left: NonNegative, ring
         for op, link in enumerate(workload.link)
     ]
     sent, around = (
-        [size * times if slower else size for size, slower in zip(sizes, slow, strict=True)]
+        [size / left if slower else size for size, slower in zip(sizes, slow, strict=True)]
         for sizes in (workload.sent_bytes, workload.ring_bytes)
     )
     return replace(workload, sent_bytes=sent, ring_bytes=around)
 
 
-def _check_rings(workload: Workload, rings: Sequence[str]) -> None:
-    """Refuse names of rings that a workload lacks."""
-    there = {workload.ring(op) for op, link in enumerate(workload.link) if link == RAIL}
-    for name in rings:
-        one_of("rings", name, sorted(there))
-
-
-@checked
 @dataclass(frozen=True)
 class FailedPort(PhotonicCircuits):
     """Photonic rails on which a port of one NIC has failed, that of `rank`.
@@ -133,17 +117,16 @@ class FailedPort(PhotonicCircuits):
     The NIC holds the rings of ports - 1 ports.
     """
 
-    rank: NonNegativeInt = 0
+    rank: int = 0
 
     def slots_of(self, lane: tuple) -> int:
-        """Circuits of a side of a NIC at a time, one of other lanes."""
+        """Circuits that one side of a NIC can hold at a time."""
         failed = lane in (("out", self.rank), ("in", self.rank))
         return rings_of_ports(self.ports - 1) if failed else super().slots_of(lane)
 
 
-@checked
 def failure_slowdowns(workload: Workload, network: PhotonicCircuits, ports: Sequence[int] = (2, 4)) -> pd.DataFrame:
-    """Iteration time when a port of a NIC or the switch of a rail has failed: packets, circuits, circuits set once.
+    """Iteration time after a failed NIC port or rail switch: packet switches, circuits, and circuits that are set once.
 
     What fails is the first rank's port, or its rail's switch.
 
@@ -168,10 +151,8 @@ def failure_slowdowns(workload: Workload, network: PhotonicCircuits, ports: Sequ
     Raises
     ------
     ValueError
-        For a workload of one replica, HB domains of one GPU, and as `simulate`.
+        For HB domains of one GPU, and as `simulate`.
     """
-    if workload.one_replica:
-        raise ValueError("workload is of one replica: build it with one_replica=False, since one part fails")
     rail = [rank for rank in workload.simulated if rank % workload.machine.hb_domain_size == 0]
     rows, refused = [], []
     for count in whole("ports", list(ports), 2).tolist():
@@ -218,7 +199,7 @@ def _year_of_failures(workload: Workload, network: RailNetwork, ports: int) -> d
 
 
 def _with_failed_port(workload: Workload, network: RailNetwork, ports: int) -> tuple[str, float]:
-    """What a failed port of rank 0 leaves, and the iteration time with it."""
+    """Rings that a failed port of rank 0 leaves, in words, and the iteration time with it."""
     if isinstance(network, PhotonicCircuits):
         rings, held = rings_of_ports(ports), rings_of_ports(ports - 1)
         left = f"{held} of {rings} rings"

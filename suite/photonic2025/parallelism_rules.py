@@ -78,7 +78,7 @@ def _limits(ways: Sequence[str], gpus: int) -> dict[str, Any]:
 
 
 def worst_cases(rules: pd.DataFrame) -> pd.DataFrame:
-    """The row of largest excess of each rule."""
+    """The case of each rule with the largest excess."""
     return rules.loc[rules.groupby("id")["excess"].idxmax()]
 
 

@@ -7,16 +7,7 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import (
-    Count,
-    CountArray,
-    EnergyPrice,
-    Few,
-    Listed,
-    NonNegative,
-    NonNegativeArray,
-    checked,
-)
+from railcore.catalog.arguments import CountArray, NonNegativeArray, checked
 from railcore.catalog.checks import whole
 from railcore.network.bill import bill_total
 from railcore.network.cost import part_totals, share_saved, total_cost, with_book_names, with_domain_warnings
@@ -105,10 +96,7 @@ def photonic_savings(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-@checked
-def photonic_ownership(
-    table: pd.DataFrame, years: NonNegative, electricity_price: EnergyPrice, pue: NonNegative
-) -> pd.DataFrame:
+def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: float, pue: float) -> pd.DataFrame:
     """Cost of owning the networks of a table over years at full load, and when photonic rails have paid for themselves.
 
     Parameters
@@ -134,15 +122,14 @@ def photonic_ownership(
     return table.assign(total_saved=share_saved(total, table["total_usd"]), payback_years=after)
 
 
-@checked
 def circuit_switch_plans(
     switches: Iterable[str],
-    gpus: Count,
-    hb_domain_size: Count,
-    radix: Listed,
+    gpus: int,
+    hb_domain_size: int,
+    radix: int,
     prices: PriceBook,
     powers: PriceBook,
-    nic_ports: Few = 2,
+    nic_ports: int = 2,
     **wiring,
 ) -> pd.DataFrame:
     """What each circuit switch would take for one cluster, beside electrical networks for the same GPUs.

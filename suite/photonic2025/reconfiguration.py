@@ -8,12 +8,11 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import files, units
-from railcore.catalog.checks import at_least
 from railcore.photonics import circuits
 from railcore.photonics.circuits import PhotonicCircuits
 from railcore.photonics.control_plane import ControlPlane, catalog_control_plane, saturating_gpus
 from railcore.photonics.simulation import simulate
-from railcore.photonics.workload import Workload, replicas_equal, training_step
+from railcore.photonics.workload import Workload, differing_replicas, training_step
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime
@@ -58,8 +57,8 @@ def windows_on_circuits(frontend_bytes: float) -> pd.DataFrame:
     Traffic before and after such a message meets. Where both are of the same parallelism, no window is left. Columns
     iteration, window (its number among all), before, after, start_s, duration_s.
     """
-    most, windows = float(at_least("frontend_bytes", frontend_bytes)), measured_windows()
-    large = (windows["volume_after_bytes"] >= most).to_numpy()
+    windows = measured_windows()
+    large = (windows["volume_after_bytes"] >= frontend_bytes).to_numpy()
     rows: list[dict[str, Any]] = []
     last, freed = windows["before"].iloc[0], windows["start_s"].iloc[0]
     ends = windows["start_s"].to_numpy()
@@ -118,12 +117,9 @@ def _quoted(simulated: pd.DataFrame) -> pd.Series:
 def emulated_runs(gpus: int = 16) -> pd.DataFrame:
     """Runs of the authors' later emulation: columns requests, controller, reconfiguration_s, iteration_s, deviation_s.
 
-    requests is empty in the run without a control plane. Raises ValueError for another number of GPUs.
+    gpus: 16 or 64. requests is empty in the run without a control plane.
     """
     table = pd.read_csv(files.data("measured/photonic_emulation.csv"), keep_default_na=False)
-    sizes = sorted(table["gpus"].unique())
-    if gpus not in sizes:
-        raise ValueError(f"gpus is {gpus!r}: give one of {', '.join(map(str, sizes))}")
     return table[table["gpus"] == gpus].drop(columns="gpus").reset_index(drop=True)
 
 
@@ -206,7 +202,7 @@ def replay_claims(simulated: pd.DataFrame, tiny: pd.DataFrame) -> Entries:
     readings["fig8.overhead_100ms_provisioning"] += f"; {on_rails}"
     readings["intro.iteration_overhead"] = f"the provisioned replay of section 4.2 at 100 ms; {on_rails}"
     reasons = {
-        "fig8.overhead_milliseconds": f"{windows_of_an_iteration()} windows, each longer by the whole delay",
+        "fig8.overhead_milliseconds": f"{measured_windows()['window'].max()} windows, each longer by the whole delay",
         "sec5.all_to_all_on_ring": "traffic both ways around, each piece the shorter way; "
         f"{ring_all_to_all_ratio(_RING_RANKS, both_ways=False):.3g} one way around",
     }
@@ -234,11 +230,6 @@ def _replayed_rails() -> list[float]:
     rails = [_replayed(QUOTED_S, True, windows) for rail, windows in every.groupby("rail") if rail != WINDOW_RAIL]
     shortest = every.groupby(["iteration", "window"], as_index=False)["duration_s"].min()
     return [*rails, _replayed(QUOTED_S, True, shortest)]
-
-
-def windows_of_an_iteration() -> int:
-    """Windows of a measured iteration, the one into the next included, as `windows.window_count` counts them."""
-    return int(measured_windows()["window"].max())
 
 
 def table3_delays() -> dict[str, float]:
@@ -404,7 +395,7 @@ def explored_timeline(
     -------
     What `draw` gives.
     """
-    batch, one = strategy.data * micro_batches, replicas_equal(machine, strategy)
+    batch, one = strategy.data * micro_batches, not differing_replicas(machine, strategy)
     step = training_step(model, machine, strategy, batch, **how, iterations=2, one_replica=one)
     run = simulate(step, network)
     base = simulate(step, circuits.electrical_twin(network))

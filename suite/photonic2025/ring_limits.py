@@ -1,4 +1,4 @@
-"""What few NIC ports leave of the networks between GPUs: rings alone, so many of them, each with a part of the NIC.
+"""Few NIC ports allow only rings between GPUs: how many, and what share of the NIC each gets.
 
 A circuit joins one port of a NIC to one port of another. A ring takes two circuits of each member, to the member before
 and to the one after; two members need one. Groups that never use the NIC at the same time may take turns; here each
@@ -12,8 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import Bandwidth, Count, Listed, NonNegativeInt, checked
-from railcore.catalog.checks import Floats, Ints, positive, whole
+from railcore.catalog.checks import Floats, Ints
 from railcore.catalog.units import Gbps
 from railcore.training.collectives import steps_and_bytes
 from railcore.training.parallelism import DIMENSIONS, Strategy
@@ -22,22 +21,20 @@ from railcore.training.parallelism import DIMENSIONS, Strategy
 def ring_step_ratio(ranks: ArrayLike) -> Floats:
     """Latency steps of an AllReduce on a ring over those of recursive doubling: 2 (n - 1) / log2 n.
 
-    ranks: n, powers of two from 2. Raises ValueError for others.
+    ranks: n, powers of two from 2.
     """
-    n = whole("ranks", ranks, least=2)
-    ring, doubling = (steps_and_bytes("all_reduce", way, 0, n)[0] for way in ("ring", "recursive_doubling"))
+    ring, doubling = (steps_and_bytes("all_reduce", way, 0, ranks)[0] for way in ("ring", "recursive_doubling"))
     return np.asarray(ring / doubling)
 
 
-@checked
-def ring_all_to_all_ratio(ranks: Listed, both_ways: bool = True) -> float:
+def ring_all_to_all_ratio(ranks: int, both_ways: bool = True) -> float:
     """Time of an all-to-all on a ring over that on the same ports with switches that join any two ranks.
 
     Counted link by link: each rank sends D / y to every other; on the ring each piece takes the links between. One way,
     all ports of a NIC send onward: y / 2. Both ways, half of them send each way and pieces take the shorter one: about
-    y / 4. ranks: y, from 3. Raises ValueError for fewer.
+    y / 4. ranks: y, from 3.
     """
-    y = int(whole("ranks", ranks, least=3))
+    y = ranks
     forward, backward = np.zeros(y), np.zeros(y)
     for source in range(y):
         for hops in range(1, y):
@@ -52,11 +49,10 @@ def ring_all_to_all_ratio(ranks: Listed, both_ways: bool = True) -> float:
 
 def ring_ports(members: ArrayLike) -> Ints:
     """Ports that a ring takes of each member's NIC: 0 for one member, 1 for two, else 2."""
-    return np.minimum(whole("members", members) - 1, 2)
+    return np.minimum(np.asarray(members) - 1, 2)
 
 
-@checked
-def static_port_partition(groups: Mapping[str, int], ports: NonNegativeInt, nic_Bps: Bandwidth) -> pd.DataFrame:
+def static_port_partition(groups: Mapping[str, int], ports: int, nic_Bps: float) -> pd.DataFrame:
     """Ports of a NIC shared out among groups for the whole job: rings in the groups' order, up to the first misfit.
 
     A ring takes `ring_ports`, and as many times that as the ports allow for all that fit; the rest is idle. A ring of
@@ -72,15 +68,8 @@ def static_port_partition(groups: Mapping[str, int], ports: NonNegativeInt, nic_
     Returns
     -------
     A row for each group: group, members, needed_ports, ports (0 where it does not fit), bandwidth_Bps, share.
-
-    Raises
-    ------
-    ValueError
-        For sizes out of range.
     """
-    whole("ports", ports)
-    positive("nic_Bps", nic_Bps, "bytes/s")
-    names, members = list(groups), whole("groups", list(groups.values()))
+    names, members = list(groups), list(groups.values())
     needed = ring_ports(members)
     fits = np.cumsum(needed) <= ports
     turns = ports // max(int(needed[fits].sum()), 1)
@@ -90,15 +79,13 @@ def static_port_partition(groups: Mapping[str, int], ports: NonNegativeInt, nic_
     return pd.DataFrame({**columns, "bandwidth_Bps": share * nic_Bps, "share": share})
 
 
-@checked
-def ring_neighbours(strategy: Strategy, hb_domain_size: Count) -> pd.DataFrame:
+def ring_neighbours(strategy: Strategy, hb_domain_size: int) -> pd.DataFrame:
     """Ranks that each rank exchanges data with when all its groups run rings: its communication degree.
 
     A pipeline is a chain, or with interleaved chunks a ring. A row for each rank: tensor, context, data, pipeline
     (neighbours in its group of that kind), neighbours (all), on_rail (those in another HB domain, the scale-up or
     NVLink domain). Ranks fill HB domains in their order. hb_domain_size [GPUs].
     """
-    whole("hb_domain_size", hb_domain_size)
     counts = {}
     on_rail = np.zeros(strategy.gpus, np.int64)
     for kind in DIMENSIONS:

@@ -192,7 +192,7 @@ def overlapped_share(timeline: StepTimeline, kind: str, other: str) -> float:
         runs = {}
         for name in (kind, other):
             ends = rows.loc[rows["kind"] == name, ["start_s", "end_s"]].to_numpy().T
-            begun, ended = (np.searchsorted(np.sort(ends_of), middle, side="right") for ends_of in ends)
+            begun, ended = (np.searchsorted(np.sort(moments), middle, side="right") for moments in ends)
             runs[name] = begun > ended
         alone += float(np.diff(times)[runs[kind]].sum())
         both += float(np.diff(times)[runs[kind] & runs[other]].sum())
@@ -219,7 +219,7 @@ def unordered_pairs(workload: Workload, stage: int) -> int:
 
 
 def _reached(followers: list[list[int]], sources: Iterable[int]) -> set[int]:
-    """Operations that wait for one of the sources, however indirectly."""
+    """Operations that wait for one of the sources, directly or through others."""
     reached: set[int] = set()
     queue = deque(sources)
     while queue:

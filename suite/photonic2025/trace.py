@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.catalog import files, units
-from railcore.catalog.checks import Floats, at_least, whole
+from railcore.catalog.checks import Floats
 from railcore.catalog.tables import read_csv
 
 WINDOW_RAIL = 0  # the rail of the document's Fig. 3, Fig. 4(b) and Fig. 8
@@ -22,8 +22,7 @@ def measured_windows(rail: int | None = WINDOW_RAIL) -> pd.DataFrame:
     table = _every_window()
     if rail is None:
         return table.copy()
-    chosen = table["rail"] == int(whole("rail", rail, 0, int(table["rail"].max())))
-    return table[chosen].reset_index(drop=True)
+    return table[table["rail"] == rail].reset_index(drop=True)
 
 
 @cache
@@ -115,7 +114,7 @@ def replayed_iteration_times(delays_s: ArrayLike, provisioning: bool, windows: p
     ----------
     photonic2025, section 4.2 and Fig. 8.
     """
-    delays = at_least("delays_s", delays_s)
+    delays = np.asarray(delays_s, float)
     windows = measured_windows() if windows is None else windows
     lengths = windows["duration_s"].to_numpy() if provisioning else np.zeros(len(windows))
     stalls = np.maximum(delays[..., None] - lengths, 0.0).sum(axis=-1)

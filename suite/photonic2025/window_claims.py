@@ -13,7 +13,6 @@ from railcore.photonics.simulation import StepTimeline
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runs import predictions, published_runs
-from railcore.training.transformer import Transformer
 from suite.ledger import claims
 from suite.ledger.readings import Entries, merge_entries, with_prefix
 from suite.photonic2025 import ring_limits
@@ -121,7 +120,9 @@ def volume_claims(timeline: StepTimeline) -> Entries:
         "sync_allreduce_volume": sizes["AR"].max() / units.MB,
     }
     message = measured_windows().query("after == 'PP'")["volume_after_bytes"].iloc[0] / MESSAGES
-    one_sequence = _message_bytes(timeline.workload.model, timeline.workload.strategy)
+    workload = timeline.workload
+    # Bytes of a message for one sequence: s h elements of 2 bytes over the tensor ranks.
+    one_sequence = 2 * workload.model.sequence_length * workload.model.hidden / workload.strategy.tensor
     entries = with_prefix("photonic2025.fig4", values, {}, {"pp_message": _MESSAGES_READING})
     taken = {"micro_batch": "the trace's bytes are those of four messages; of two messages they would be two sequences"}
     sequences = {"micro_batch": message / one_sequence}
@@ -130,11 +131,6 @@ def volume_claims(timeline: StepTimeline) -> Entries:
         f"sequences would be {units.show(2 * one_sequence, 'B', 4)}"
     }
     return merge_entries(entries, with_prefix("photonic2025.fig3", sequences, reason, taken))
-
-
-def _message_bytes(model: Transformer, strategy: Strategy) -> float:
-    """Bytes that a rank sends to the next stage for one sequence: s h elements of 2 bytes over the tensor ranks."""
-    return 2 * model.sequence_length * model.hidden / strategy.tensor
 
 
 def concurrency_claims(machine: Machine) -> Entries:
@@ -176,20 +172,20 @@ def window_equation_claims(configurations: pd.DataFrame) -> Entries:
     runs = published_runs("check")
     mine = runs[(runs["model"] == "Llama-3.1 405B") & (runs["precision"] == "bf16") & (runs["gpus"] == _TIMED_GPUS)]
     modelled = float(predictions(mine)["modelled_s"].iloc[0])
-    rows, trained, timed = (configurations.iloc[i] for i in range(3))
+    document, trained, timed = (configurations.iloc[i] for i in range(3))
     scaled = modelled * _TIMED_GPUS / _CLAIMED_GPUS
     values = {
         "window_definition": definition_error(),
-        "windows_llama405b": float(rows["windows"]),
+        "windows_llama405b": float(document["windows"]),
         "iteration_llama405b": scaled,
-        "windows_per_second": rows["windows"] / scaled,
+        "windows_per_second": document["windows"] / scaled,
     }
     reasons = {
         "windows_llama405b": "with the window into the next iteration, which the trace and Fig. 8 count; one less "
         f"without it. The reference's own v of {trained['interleave']} gives {trained['windows']}",
         "iteration_llama405b": f"{modelled:.1f} s on the {_TIMED_GPUS:,} GPUs of the reference, where "
         f"{timed['iteration_s']:g} s were measured, times {_TIMED_GPUS:,} / {_CLAIMED_GPUS:,}",
-        "windows_per_second": f"{rows['windows']} windows of {rows['configuration']} over {scaled:.1f} s, the time of "
-        f"{timed['configuration']}, which has {timed['windows']} windows by the same count",
+        "windows_per_second": f"{document['windows']} windows of {document['configuration']} over {scaled:.1f} s, the "
+        f"time of {timed['configuration']}, which has {timed['windows']} windows by the same count",
     }
     return with_prefix("photonic2025.eq1", values, reasons, {})

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.catalog.checks import Floats, Ints, whole
+from railcore.catalog.checks import Floats, Ints
 from railcore.photonics.simulation import StepTimeline
 
 _LABELS = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR", "send_receive": "PP", "all_to_all": "A2A"}
@@ -40,7 +40,7 @@ def window_lengths(joined_s: ArrayLike, end_s: ArrayLike, phase: ArrayLike, grou
     ----------
     photonic2025, section 3.1.
     """
-    end, part, group = np.asarray(end_s, float), whole("phase", phase, 0), whole("group", group, 0)
+    end, part, group = np.asarray(end_s, float), np.asarray(phase), np.asarray(group)
     start, phases, groups = np.nanmax(np.asarray(joined_s, float), axis=1), part.max() + 1, group.max() + 1
     new = ~np.isin((part - 1) * groups + group, part * groups + group)
     starts, ends = np.full(phases, np.inf), np.full(phases, -np.inf)
@@ -63,14 +63,14 @@ def counted_window(joined: Ints, end: Ints, phase: Ints, group: Ints) -> int:
     -------
     Ticks.
     """
-    before = {int(rank) for rank, at in zip(group, phase, strict=True) if at == 0}
+    before = {int(number) for number, at in zip(group, phase, strict=True) if at == 0}
     count = 0
     for tick in range(int(end.max()) + 1):
         running = any(tick < last for last, at in zip(end, phase, strict=True) if at == 0)
         begun = any(
-            all(tick >= rank for rank in ranks if rank >= 0)
-            for ranks, at, ticks in zip(joined, phase, group, strict=True)
-            if at == 1 and int(ticks) not in before
+            all(tick >= when for when in times if when >= 0)
+            for times, at, number in zip(joined, phase, group, strict=True)
+            if at == 1 and int(number) not in before
         )
         count += not running and not begun
         count -= running and begun
@@ -120,8 +120,7 @@ def window_count(pipeline: ArrayLike, chunks: ArrayLike = 1, microbatches: Array
     ----------
     photonic2025, Eq. (1), which the text that we have lacks.
     """
-    counts = {"pipeline": pipeline, "chunks": chunks, "microbatches": microbatches}
-    p, v, m = (whole(name, value) for name, value in counts.items())
+    p, v, m = np.asarray(pipeline), np.asarray(chunks), np.asarray(microbatches)
     return np.where(p > 1, 4 * p * v - 2 * (m == 1), 0)
 
 
@@ -132,9 +131,7 @@ def rail_bursts(timeline: StepTimeline, rail: int = 0) -> pd.DataFrame:
     between the same two ranks that start together are one exchange. Volume by the authors' count: what one rank gives
     to a collective, its shard in an AllGather; the messages of both ranks of an exchange, once.
     """
-    rails = timeline.workload.machine.hb_domain_size
-    whole("rail", rail, 0, rails - 1)
-    table = timeline.table
+    rails, table = timeline.workload.machine.hb_domain_size, timeline.table
     table = table[(table["link"] == "rail").to_numpy()]
     table = table[[group[0] % rails == rail for group in table["ranks"]]].sort_values("end_s", kind="stable")
     ranks, hop = list(table["ranks"]), (table["operation"] == "send_receive").to_numpy()

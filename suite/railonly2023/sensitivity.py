@@ -1,4 +1,4 @@
-"""How far one result moves when one input at a time does: the table behind a tornado plot."""
+"""One result with one input changed at a time: the table behind a tornado plot."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,17 +31,11 @@ def tornado_table(
     -------
     Columns input, low, high (texts), at_low, at_high, centre (results), swing (largest of the three less the smallest,
     without those that are NaN). Inputs of equal swing keep their order.
-
-    Raises
-    ------
-    ValueError
-        An input has no low or no high.
     """
-    rows = []
-    for name, (low, high) in ends.items():
-        if low is None or high is None:
-            raise ValueError(f"{name} is from {low!r} to {high!r}: give both a low and a high value")
-        rows.append((name, text(name, low), text(name, high), float(result(name, low)), float(result(name, high))))
+    rows = [
+        (name, text(name, low), text(name, high), float(result(name, low)), float(result(name, high)))
+        for name, (low, high) in ends.items()
+    ]
     table = pd.DataFrame(rows, columns=["input", "low", "high", "at_low", "at_high"]).assign(centre=float(centre))
     results = table[["at_low", "at_high", "centre"]]
     table["swing"] = results.max(axis=1) - results.min(axis=1)

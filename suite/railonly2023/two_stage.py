@@ -90,12 +90,12 @@ class TwoStage:
         bytes_of_b_d: 1 counts b d in elements and S_T in bytes; `element_bytes` counts both in bytes.
         Source: railonly2023, section 3.2.
         """
-        n, b = positive("gpus", gpus), positive("batch_tokens", batch_tokens) * np.asarray(bytes_of_b_d)
+        n, b = np.asarray(gpus, float), np.asarray(batch_tokens, float) * bytes_of_b_d
         return np.sqrt(n * self.block_bytes) / (2 * np.sqrt(b * self.collective_rounds * self.hidden))
 
     def best_group_size(self, gpus: ArrayLike, batch_tokens: ArrayLike) -> Floats:
         """N_M of the least time by Eq. (1): sqrt(2 N S_T / (b M_cc d e)), where the derivative by N_M is 0."""
-        n, b = positive("gpus", gpus), positive("batch_tokens", batch_tokens)
+        n, b = np.asarray(gpus, float), np.asarray(batch_tokens, float)
         return np.sqrt(2 * n * self.block_bytes / (b * self.collective_rounds * self.hidden * self.element_bytes))
 
     def group_size(self, gpus: ArrayLike, batch_tokens: ArrayLike, most: ArrayLike) -> Floats:
@@ -115,7 +115,7 @@ class TwoStage:
         power = np.rint(np.round(np.log2(x), 9))  # the same of two that are as near, wherever log2 rounds
         rounded = (x, np.where(x * x > low * (low + 1), low + 1, low), np.ldexp(1.0, power.astype(int)))
         x = _pick("group_rounding", self.group_rounding, dict(zip(GROUP_SIZE_ROUNDINGS, rounded, strict=True)))
-        return np.clip(x, 1.0, positive("most", most))
+        return np.clip(x, 1.0, most)
 
     def iteration(
         self,
@@ -147,14 +147,13 @@ class TwoStage:
         ValueError
             Unless 1 <= N_M <= K <= N.
         """
-        n, k = positive("gpus", gpus), positive("hb_domain_size", hb_domain_size)
-        b = positive("batch_tokens", batch_tokens)
+        n, k, b = positive("gpus", gpus), positive("hb_domain_size", hb_domain_size), np.asarray(batch_tokens, float)
         if np.any(k > n):
             raise ValueError(f"hb_domain_size is {hb_domain_size!r}: give at most the {gpus!r} GPUs of the cluster")
         n_m = self.group_size(n, b, k) if group_size is None else np.asarray(group_size, float)
         if np.any((n_m < 1) | (n_m > k)):
             raise ValueError(f"group_size is {group_size!r}: give 1 to hb_domain_size {hb_domain_size!r}")
-        share = 1.0 if rails is None else np.minimum(positive("rails", rails) / k, 1.0)
+        share = 1.0 if rails is None else np.minimum(np.asarray(rails) / k, 1.0)
         return equation_1(self, n, k, b, n_m, k / n_m, n / k, share)
 
     def ideal(self, gpus: ArrayLike, batch_tokens: ArrayLike, group_size: ArrayLike | None = None) -> TwoStageTime:
@@ -163,7 +162,7 @@ class TwoStage:
         M_flop / (N C) + l / (B_F N) (2 S_T (N / N_M - 1) + M_cc b d e (N_M - 1)).
         Arguments as for `iteration`. Source: railonly2023, section 3.3.
         """
-        n, b = positive("gpus", gpus), positive("batch_tokens", batch_tokens)
+        n, b = np.asarray(gpus, float), np.asarray(batch_tokens, float)
         n_m = self.group_size(n, b, n) if group_size is None else np.asarray(group_size, float)
         seconds = self.layers / (self.hb_Bps * n)
         sync = seconds * 2 * self.block_bytes * (n / n_m - 1)

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.catalog import units
-from railcore.catalog.checks import Floats, whole
+from railcore.catalog.checks import Floats
 from suite.emulator.collective_schedules import (
     collective_schedule,
     count_bytes,
@@ -43,8 +43,6 @@ def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int,
     -------
     The four terms [s].
     """
-    for name, size in (("n_m", n_m), ("n_ds", n_ds), ("n_df", n_df)):
-        whole(name, size)
     reduce = hierarchical_schedule("all_reduce", n_ds, n_df, "direct", "direct")
     sent = domain_rail_bytes(reduce, model.block_bytes / n_m, n_ds)  # all ranks send alike
     replica = batch_tokens / (n_ds * n_df) * model.hidden * model.element_bytes

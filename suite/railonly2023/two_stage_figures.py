@@ -152,7 +152,7 @@ def network_iteration_times(
     rows, networks = [], {"any-to-any": rail_optimized, "trimmed": rail_only}
     of_any = {"nic_Bps": 1.0, "hb_Bps": 1.0}  # shares are the same at every bandwidth
     shares = {  # of NIC bandwidth
-        network: min(nic_bandwidth_share(build(n, k, k, **of_any), [domain_ring(n, k)]) for n, k in wired)
+        network: min(nic_bandwidth_share(build(n, k, k, **of_any), domain_ring(n, k)) for n, k in wired)
         for network, build in networks.items()
     }
     for name, model in models.items():

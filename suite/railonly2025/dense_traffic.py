@@ -112,7 +112,7 @@ def dense_traffic_claims(
 
     Parameters
     ----------
-    model, strategy, found, hb_domain_size
+    model, strategy, traffic, hb_domain_size
         The model, how it is split, its traffic, and GPUs of an HB domain.
     entries, grids
         Of `entry_readings` and `counted_all_gathers`.

@@ -12,13 +12,13 @@ import pandas as pd
 
 from railcore.catalog.checks import whole
 from railcore.training.collectives import hierarchical_time
-from railcore.training.experts import expert_all_to_all_time
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime
 from railcore.training.traffic import Traffic, from_transfers
 from railcore.training.transfers import Transfer, step_transfers
 from railcore.training.transformer import Transformer
 from suite.railonly2025.dense_traffic import PAPER_RUNTIME
+from suite.railonly2025.expert_routing import expert_all_to_all_time
 
 
 @dataclass(frozen=True)

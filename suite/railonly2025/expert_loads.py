@@ -1,17 +1,15 @@
 """Uneven demand of a mixture's experts: who sends how much to whom, and bytes on every link, counted pair by pair.
 
-Routings and symbols as in `training.experts`, which has the closed form for a uniform load or one hot expert.
+Routings and symbols as in `expert_routing`, which has the closed form for a uniform load or one hot expert.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import Count, Listed, NonNegative, NonNegativeArray, NonNegativeInt, checked
-from railcore.catalog.checks import Floats, one_of, whole
-from railcore.training.experts import ROUTINGS, BusiestLinks, checked_imbalance
-
-LOAD_SKEWS = ("hot", "zipf", "pairs")
+from railcore.catalog.checks import Floats
+from suite.railonly2025.expert_routing import BusiestLinks
 
 
 @dataclass(frozen=True)
@@ -51,17 +49,15 @@ class LinkLoads:
         return BusiestLinks(*(np.max([load.max() for load in loads]) for loads in (hb, nic, layer)))
 
 
-@checked
-def expert_load(experts: Listed, imbalance: NonNegative = 1.0, skew: str = "hot") -> Floats:
+def expert_load(experts: int, imbalance: float = 1.0, skew: str = "hot") -> Floats:
     """Share of the tokens that each expert gets, the busiest first; they sum to 1.
 
     imbalance m: load of the busiest over the mean, 1 (uniform) to `experts`. skew: "hot", one expert with m / E and
     all others alike ("pairs" too, see `expert_demand`); "zipf", k^-z / sum(k^-z) with z solved for m.
-    Raises ValueError for an unknown skew and an imbalance out of range.
+    Raises ValueError for an imbalance out of range.
     """
-    experts = int(whole("experts", experts))
-    one_of("skew", skew, LOAD_SKEWS)
-    checked_imbalance(imbalance, experts)
+    if not 1 <= imbalance <= experts:
+        raise ValueError(f"imbalance is {imbalance!r}: give 1 (uniform) to the number of experts, {experts!r}")
     if skew == "zipf":
         from scipy.optimize import elementwise
 
@@ -73,13 +69,8 @@ def expert_load(experts: Listed, imbalance: NonNegative = 1.0, skew: str = "hot"
     return np.where(np.arange(experts) == 0, imbalance / experts, cool)
 
 
-@checked
 def expert_demand(
-    bytes_per_gpu: NonNegative,
-    ranks: Listed,
-    imbalance: NonNegative = 1.0,
-    skew: str = "hot",
-    experts: NonNegativeInt = 0,
+    bytes_per_gpu: float, ranks: int, imbalance: float = 1.0, skew: str = "hot", experts: int = 0
 ) -> Floats:
     """Bytes that each GPU sends to the experts of each other one; on the way back it is the transpose.
 
@@ -98,31 +89,19 @@ def expert_demand(
     Returns
     -------
     Bytes from GPU i to GPU j [i, j]; each row adds up to D.
-
-    Raises
-    ------
-    ValueError
-        Where the experts do not divide over the ranks.
     """
-    ranks = int(whole("ranks", ranks))
-    if (experts := experts or ranks) % ranks:
-        raise ValueError(f"experts is {experts}: give a multiple of ranks {ranks}, or 0 for one each")
-    load = bytes_per_gpu * expert_load(experts, imbalance, skew).reshape(ranks, -1).sum(axis=1)
+    load = bytes_per_gpu * expert_load(experts or ranks, imbalance, skew).reshape(ranks, -1).sum(axis=1)
     source, target = np.indices((ranks, ranks))
     return load[(target - source - ranks // 2 - 1) % ranks] if skew == "pairs" else load[target]
 
 
-@checked
-def link_loads(demand: NonNegativeArray, hb_domain_size: Count, routing: str = "two-hop") -> LinkLoads:
+def link_loads(demand: ArrayLike, hb_domain_size: int, routing: str = "two-hop") -> LinkLoads:
     """Bytes on every link for a demand matrix, counted pair by pair.
 
-    demand: bytes from GPU i to GPU j [i, j]; hb_domain_size: GPUs of an HB domain, K; routing: one of ROUTINGS.
-    Raises ValueError for an unknown routing and a matrix that is not square or not of whole domains.
+    demand: bytes from GPU i to GPU j [i, j], of whole HB domains; hb_domain_size: GPUs of an HB domain, K; routing: one
+    of `expert_routing.ROUTINGS`.
     """
-    matrix, size = np.asarray(demand, float), int(whole("hb_domain_size", hb_domain_size))
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] % size:
-        raise ValueError(f"demand has shape {matrix.shape}: give a square matrix of whole HB domains of {size} GPUs")
-    one_of("routing", routing, ROUTINGS)
+    matrix, size = np.asarray(demand, float), hb_domain_size
     domains = matrix.shape[0] // size
     pairs = matrix.reshape(domains, size, domains, size)  # [a, i, b, j]
     home, own_rail = np.eye(domains, dtype=bool)[:, None, :, None], np.eye(size, dtype=bool)[None, :, None, :]

@@ -101,7 +101,7 @@ def slowdown_marks(slowdowns: Entries, within: float) -> pd.DataFrame:
 
     Parameters
     ----------
-    found
+    slowdowns
         `fig8_claims`.
     within
         Excess over the ideal below which a size counts as near: the place of the plateau's mark.

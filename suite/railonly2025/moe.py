@@ -10,11 +10,11 @@ from railcore import catalog
 from railcore.catalog import units
 from railcore.catalog.checks import whole
 from railcore.network.platforms import PlatformLinks, platform_links
-from railcore.training.experts import expert_all_to_all_time, routed_time
 from suite.ledger import claims
 from suite.ledger.readings import Entries, with_prefix
 from suite.railonly2025.expert_job import ExpertJob
 from suite.railonly2025.expert_loads import expert_demand, link_loads
+from suite.railonly2025.expert_routing import expert_all_to_all_time, routed_time
 
 ROUTING_LOADS = {  # name, skew of expert_demand
     "uniform": "hot",

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +21,7 @@ from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 import pytest
+from chromium import SHOTS, WAIT
 
 from railcore.catalog import files
 from suite import workspace
@@ -32,15 +32,8 @@ from suite.driver.run import load_notebook
 psutil = pytest.importorskip("psutil", reason="the browser tests need psutil: pip install --group dev")
 
 pytestmark = pytest.mark.browser
-WAIT = 180  # seconds for any one step; a busy machine needs them
-SHOTS = files.BUILD / "browser"
 NOTEBOOK = "01_network_cost.ipynb"
 COPIES = "build/lab/notebooks"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-CHROMIUM_FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run "
-    "--disable-background-networking --disable-component-update --disable-sync"
-).split()
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "docmanager-extension/plugin": {"autosave": False},
@@ -185,22 +178,6 @@ def copy(tmp_path) -> Iterator[Lab]:
 # The browser.
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """Headless Chromium of the system, driven by Playwright."""
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="no Playwright: pip install --group dev to run this test"
-    )
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on the PATH (Debian: apt install chromium)")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS, timeout=WAIT * 1000)
-        try:
-            yield chromium
-        finally:
-            chromium.close()
-
-
 @pytest.fixture
 def page(browser):
     """An empty page, 1400 pixels wide."""
@@ -246,7 +223,6 @@ def picture(page) -> bytes:
 
 def shoot(page, name: str) -> None:
     """A picture of the window, into build/browser/."""
-    SHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SHOTS / f"{name}.png")
 
 

@@ -7,8 +7,8 @@ import re
 from itertools import combinations
 
 import pytest
+from chromium import SHOTS, WAIT
 from plan_documents import document, documents
-from test_lab import CHROMIUM, CHROMIUM_FLAGS, SHOTS, WAIT
 
 from railcore.planner import page as plan_page
 
@@ -47,31 +47,15 @@ LABELS = """() => [...document.querySelectorAll('svg.scatter, svg.map')].filter(
 FOLDED = "() => [...document.querySelectorAll('details > :not(summary)')].map(each => each.checkVisibility())"
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    """Headless Chromium of the system, driven by Playwright."""
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="no Playwright: pip install --group dev to run this test"
-    )
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on the PATH (Debian: apt install chromium)")
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS, timeout=WAIT * 1000)
-        try:
-            yield started
-        finally:
-            started.close()
-
-
 @pytest.fixture
-def opened(chromium, tmp_path):
+def opened(browser, tmp_path):
     """A function that opens the page of documents; what it asked for and complained of is in `asked` and `said`."""
     contexts = []
 
     def show(given, width, scheme="light"):
         file = tmp_path / "plan.html"
         file.write_text(plan_page.page_html(given), encoding="utf-8")
-        contexts.append(chromium.new_context(viewport={"width": width, "height": WIDTHS[width]}, color_scheme=scheme))
+        contexts.append(browser.new_context(viewport={"width": width, "height": WIDTHS[width]}, color_scheme=scheme))
         tab = contexts[-1].new_page()
         tab.set_default_timeout(WAIT * 1000)
         tab.asked, tab.said = [], []
@@ -92,7 +76,6 @@ def opened(chromium, tmp_path):
 @pytest.mark.parametrize("given", GIVEN)
 def test_it_is_quiet_fits_its_window_and_can_be_read(opened, given, width, scheme):
     tab = opened(GIVEN[given](), width, scheme)
-    SHOTS.mkdir(parents=True, exist_ok=True)
     tab.screenshot(path=SHOTS / f"plan_{given}_{width}_{scheme}.png", full_page=True)
     assert tab.asked == [] and tab.said == []
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
@@ -148,6 +131,5 @@ def test_paper_is_light_and_has_what_was_folded(opened):
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert all(tab.evaluate(FOLDED))
     assert tab.locator("svg.narrow:visible").count() == 0
-    SHOTS.mkdir(parents=True, exist_ok=True)
     made = tab.pdf(path=SHOTS / "plan.pdf", prefer_css_page_size=True)
     assert made.startswith(b"%PDF") and 2 <= len(re.findall(rb"/Type\s*/Page\b", made)) <= 4

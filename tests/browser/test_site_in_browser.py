@@ -10,7 +10,7 @@ import sys
 import threading
 
 import pytest
-from test_lab import CHROMIUM, CHROMIUM_FLAGS, SHOTS
+from chromium import SHOTS
 
 from railcore.catalog import files
 
@@ -37,30 +37,23 @@ def address(tmp_path_factory):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_every_page_is_sound(address, width):
-    from playwright.sync_api import sync_playwright
-
+def test_every_page_is_sound(address, browser, width):
     base, places = address
     faults = []
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
-        across, down = WIDTHS[width]
-        page = browser.new_page(viewport={"width": across, "height": down})
-        page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("requestfailed", lambda request: faults.append(f"failed: {request.url}"))
-        page.on("request", lambda each: each.url.startswith((base, "data:")) or faults.append(f"asks {each.url}"))
-        for place in places:
-            page.goto(base + place)
-            broad = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            silent = page.evaluate("[...document.images].filter(one => !one.alt).map(one => one.src)")
-            broken = page.evaluate("[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)")
-            faults += [f"{place}: {broad} px too broad"] * (broad > 0) + [
-                f"{place}: {each}" for each in silent + broken
-            ]
-            if place in ("index.html", "notebooks/01_network_cost.html"):
-                page.screenshot(path=SHOTS / f"site_{width}_{place.replace('/', '_')}.png")
-        page.goto(f"{base}search.html?q=transceiver")
-        page.wait_for_selector("ul.search li a", timeout=30_000)
-        browser.close()
+    across, down = WIDTHS[width]
+    page = browser.new_page(viewport={"width": across, "height": down})
+    page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("requestfailed", lambda request: faults.append(f"failed: {request.url}"))
+    page.on("request", lambda asked: asked.url.startswith((base, "data:")) or faults.append(f"asks {asked.url}"))
+    for place in places:
+        page.goto(base + place)
+        broad = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        silent = page.evaluate("[...document.images].filter(one => !one.alt).map(one => one.src)")
+        broken = page.evaluate("[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)")
+        faults += [f"{place}: {broad} px too broad"] * (broad > 0) + [f"{place}: {link}" for link in silent + broken]
+        if place in ("index.html", "notebooks/01_network_cost.html"):
+            page.screenshot(path=SHOTS / f"site_{width}_{place.replace('/', '_')}.png")
+    page.goto(f"{base}search.html?q=transceiver")
+    page.wait_for_selector("ul.search li a", timeout=30_000)
+    page.close()
     assert not faults, "\n".join(faults)

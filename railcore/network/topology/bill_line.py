@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from railcore.catalog.checks import one_of
-
-PARTS = ("switch", "circuit switch", "transceiver", "copper cable", "NIC")
 SCOPES = ("switches", "switch links", "host links", "host optics", "NICs")  # what a bill may include
 
 
@@ -15,17 +12,15 @@ class BillLine:
 
     Counts are numbers, or arrays with a number for each network of a sweep.
 
-    part: of PARTS.
+    part: "switch", "circuit switch", "transceiver", "copper cable" or "NIC".
     scope: of SCOPES. Switches come with all their ports. Links between switches have both ends, links to hosts (NICs of
         GPUs, servers) the end at the switch or the whole copper cable; optics at the host are a scope of their own.
     units: what a book of prices by kind counts: ports of switches, ends of optical links, copper cables, NICs.
-    count: pieces to buy (switches, modules, cables, NICs); None where the book says how many units a piece has.
+    count: pieces to buy (switches, modules, cables, NICs); None where the book knows how many units a piece has.
     tier: of the switch, or of the upper end of the link, 1 next to the hosts; 0 beside the network.
     network: that it belongs to, such as "scale-out" or "storage".
     item: of the catalog; "" where a book prices the kind.
     rate_Bps: bandwidth of a unit, one direction [bytes/s]; None for the rate of the book.
-
-    Raises ValueError for a part or scope that there is not.
     """
 
     part: str
@@ -36,10 +31,6 @@ class BillLine:
     network: str = "scale-out"
     item: str = ""
     rate_Bps: float | None = None
-
-    def __post_init__(self) -> None:
-        one_of("part", self.part, PARTS)
-        one_of("scope", self.scope, SCOPES)
 
 
 Bill = tuple[BillLine, ...]

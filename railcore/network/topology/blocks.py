@@ -12,12 +12,12 @@ from railcore.network.topology.wiring import even_cuts, rails_of_pods
 
 
 class Blocks(NamedTuple):
-    """Blocks of a tier, which are cut where a rail ends, as pieces in order.
+    """Blocks of one tier; a block that spans rails is split into one piece per rail.
 
     tier: of the switches at their heads, 1 next to the hosts.
-    first, last: of each piece, its endpoints of a rail from `first` up to `last`.
-    starts: of each block, the number of its first piece.
-    uplinks: of each block in a plane [links].
+    first, last: by piece, its endpoints of a rail: from `first` up to `last`, which is not in it.
+    starts: by block, the number of its first piece.
+    uplinks: by block, in a plane [links].
     """
 
     tier: int
@@ -33,7 +33,7 @@ class Blocks(NamedTuple):
 
 
 class PodBlocks(NamedTuple):
-    """Blocks of whole rails of a tier, below an any-to-any layer: rails, and uplinks in a plane, of each block."""
+    """Blocks of whole rails of a tier, below an any-to-any layer: by block its rails, and its uplinks in a plane."""
 
     tier: int
     rails: Ints
@@ -42,35 +42,35 @@ class PodBlocks(NamedTuple):
 
 @lru_cache(maxsize=64)
 def rail_blocks(fabric: RailFabric) -> tuple[Blocks, ...]:
-    """The blocks of a pod whose head is below that of the pod: out of them traffic within a rail goes up.
+    """The blocks inside a pod, by tier: traffic within a rail leaves them upwards.
 
-    All pods are as the first one. Endpoints of a rail are those of the largest, in the order in which leaves take them.
+    All pods are taken as the first one, all rails as the largest; endpoints are in the order of the leaves.
     """
     layout, size = fabric.layout, int(rail_size(fabric.gpus, fabric.hb_domain_size, fabric.rails))
     if not fabric.tiers:
         return ()
     ends = size * np.arange(int(layout.rails_per_pod) + 1)
     cuts = np.unique((ends[:-1, None] + even_cuts(size, int(layout.leaves_per_rail))).ravel())
-    found = []
+    blocks = []
     for tier in range(1, int(layout.pod_tier)):
         if tier > 1:
             cuts = cuts[even_cuts(cuts.size - 1, int(layout.blocks[tier - 1] // layout.pods))]
         pieces = np.union1d(cuts, ends)
         first, last = pieces[:-1] % size, (pieces[1:] - 1) % size + 1
         starts = np.searchsorted(pieces, cuts[:-1])
-        found.append(Blocks(tier, first, last, starts, np.full(starts.size, fabric.block_uplinks(tier))))
-    return tuple(found)
+        blocks.append(Blocks(tier, first, last, starts, np.full(starts.size, fabric.block_uplinks(tier))))
+    return tuple(blocks)
 
 
 @lru_cache(maxsize=64)
 def pod_blocks(fabric: RailFabric) -> tuple[PodBlocks, ...]:
-    """The blocks of pods: out of them traffic between rails goes up. None without a layer over the rails."""
+    """The blocks of whole pods, by tier: traffic between rails leaves them upwards. None without a layer over rails."""
     layout = fabric.layout
     rails = np.array([len(pod) for pod in rails_of_pods(fabric)])
-    found = []
+    blocks = []
     for tier in range(int(layout.pod_tier), int(layout.tiers)):
         if tier > layout.pod_tier:
             cuts = even_cuts(rails.size, -int(-rails.size // layout.down[tier - 1]))
             rails = np.add.reduceat(rails, cuts[:-1])
-        found.append(PodBlocks(tier, rails, np.full(rails.size, fabric.block_uplinks(tier))))
-    return tuple(found)
+        blocks.append(PodBlocks(tier, rails, np.full(rails.size, fabric.block_uplinks(tier))))
+    return tuple(blocks)

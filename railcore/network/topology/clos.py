@@ -1,8 +1,8 @@
 """Folded-Clos networks over rails: tiers, switches and links in closed form, vectorised.
 
-One construction serves every electrical fabric. A rail of R endpoints is a folded Clos. Rails stand in pods; above
-the pods an any-to-any layer joins them with an oversubscription s: infinite for rail-only (the layer is absent),
-1 for rail-optimized. A fat tree is one rail that holds every endpoint.
+One construction serves every electrical fabric. A rail of R endpoints is a folded Clos. Pods hold whole rails. An
+any-to-any layer above the pods joins them with an oversubscription s: infinite for rail-only (no layer), 1 for
+rail-optimized. A fat tree is one rail that holds every endpoint.
 
 Every switch of tier i < top has d = k/2 ports down and k/2 up (d = k s / (1 + s) below an oversubscribed layer); a top
 switch has k ports down. A block of tier i joins n blocks of tier i - 1: the switches that stand at the same place in
@@ -66,7 +66,6 @@ class Parts:
 
         Lines name no rate: with several planes ports and links are slower than the NIC, and so must the book be.
         """
-        whole("copper_tiers", copper_tiers, least=0)
         lines: list[BillLine] = []
         for tier, (switches, links) in enumerate(zip(self.switches_by_tier, self.links_by_tier, strict=True), start=1):
             lines.append(BillLine("switch", "switches", switches * self.radix, switches, tier))
@@ -84,10 +83,10 @@ class Parts:
 class Pods:
     """The lowest blocks that hold whole rails, and the tiers of a fabric; arrays with an entry for each fabric.
 
-    pod_tier: tier at the head of a pod.
+    pod_tier: tier of the switches at the head of a pod.
     tiers: of the whole fabric.
-    pods: of the fabric.
-    rails_per_pod: in each.
+    pods: their number.
+    rails_per_pod: rails of a pod.
     leaves_per_rail: leaf switches of a rail.
     """
 
@@ -106,7 +105,7 @@ class ClosLayout(Pods):
     blocks: by tier, tier 1 first.
     fan_in: children of a block, by tier.
     down: ports of a switch that face down, by tier.
-    ratios: oversubscription of each tier.
+    ratios: oversubscription by tier.
     """
 
     hosts_per_leaf: Numbers
@@ -157,44 +156,44 @@ def down_ports(radix: Ints | Numbers, ratio: UnboundedArray) -> Numbers:
 def clos_reach(radix: ArrayLike, tiers: ArrayLike) -> Ints:
     """Endpoints that a folded Clos reaches at full bisection: 2 (k/2)^t.
 
-    radix k [ports], tiers t [tiers]. Source: railonly2025 and railonly2023, their tables.
+    radix k: even [ports]; tiers t [tiers]. Source: railonly2025 and railonly2023, their tables.
     """
-    return 2 * (checked_radix(radix) // 2) ** whole("tiers", tiers)
+    return 2 * (np.asarray(radix) // 2) ** np.asarray(tiers)
 
 
 def ideal_clos_parts(endpoints: ArrayLike, radix: ArrayLike) -> tuple[Ints, NDArray[np.float64], NDArray[np.float64]]:
     """Tiers, switches and transceivers of the smallest full-bisection Clos, switches as fractions.
 
     t is the least with N <= 2 (k/2)^t; switches (2 t - 1) N / k; transceivers 2 t N, host links included.
-    `rail_parts` counts whole switches. endpoints N, radix k [ports].
+    `rail_parts` counts whole switches. endpoints N: whole; radix k: even, at least 4 [ports].
     """
-    endpoints, radix = np.broadcast_arrays(whole("endpoints", endpoints), checked_radix(radix))
+    endpoints, radix = np.broadcast_arrays(np.asarray(endpoints, np.int64), np.asarray(radix, np.int64))
     tiers, reach = np.ones(endpoints.shape, dtype=np.int64), radix.copy()
     while np.any(short := reach < endpoints):
         tiers, reach = tiers + short, np.where(short, reach * (radix // 2), reach)
     return tiers, (2 * tiers - 1) * endpoints / radix, (2 * tiers * endpoints).astype(float)
 
 
-def rail_size(gpus: ArrayLike, hb_domain_size: ArrayLike, rails: ArrayLike | None = None) -> Ints:
-    """Endpoints of the largest rail: GPU j of every HB domain is on rail j modulo `rails` (by default one rail a GPU).
+def rail_size(gpus: int | Ints, hb_domain_size: int | Ints, rails: int | Ints) -> Ints:
+    """Endpoints of the largest rail: GPU j of every HB domain is on rail j modulo `rails`.
 
     gpus, hb_domain_size [GPUs]; the last HB domain may be part-filled.
     """
-    gpus, domain = whole("gpus", gpus), whole("hb_domain_size", hb_domain_size)
-    rails = domain if rails is None else whole("rails", rails)
-    full = floor_div(gpus, domain)
-    return (full * ceil_div(domain, rails) + ceil_div(gpus - full * domain, rails)).astype(np.int64)
+    full = floor_div(gpus, hb_domain_size)
+    last = gpus - full * hb_domain_size
+    return (full * ceil_div(hb_domain_size, rails) + ceil_div(last, rails)).astype(np.int64)
 
 
 def _ratio(within: tuple[float, ...], tier: int) -> float:
+    """Oversubscription of a tier within a rail, 1 where none is given."""
     return within[tier - 1] if tier <= len(within) else 1.0
 
 
 def _pods(size: Numbers, rails: Numbers, k: Numbers, s: Numbers, share: Numbers, within: tuple[float, ...]) -> Pods:
-    """Pods of fabrics of `rails` rails of `size` endpoints: each headed at the lowest tier whose block holds a rail.
+    """Pods of fabrics of `rails` rails of `size` endpoints: the head of a pod is the lowest tier that holds a rail.
 
-    One pod under full-radix switches takes all rails where they fit: no layer is needed above it. share: rails of a
-    switch where a rail is one switch without a layer above, 0 for as many as fit.
+    Where all rails fit under switches with all ports down, there is one pod and no layer above it. share: rails of a
+    switch, where a rail is one switch without a layer above; 0 for as many as fit.
     """
     layered = np.isfinite(s)
     if np.any((down_ports(k, max(within)) >= k) | (layered & (down_ports(k, s) >= k))):
@@ -240,31 +239,31 @@ def _clos_above(children: Numbers, down: list[Numbers]) -> tuple[list[Numbers], 
 
 
 def _layout(
-    size: Numbers, rails: Numbers, k: Numbers, s: Numbers, found: Pods, within: tuple[float, ...]
+    size: Numbers, rails: Numbers, k: Numbers, s: Numbers, pods_of: Pods, within: tuple[float, ...]
 ) -> ClosLayout:
     """Layout of fabrics with equal pod_tier and tiers: leaves, the Clos of a pod, and the Clos above the pods."""
-    pod_tier, tiers = int(found.pod_tier.flat[0]), int(found.tiers.flat[0])
+    pod_tier, tiers = int(pods_of.pod_tier.flat[0]), int(pods_of.tiers.flat[0])
     inside: list[float | Numbers] = [_ratio(within, tier) for tier in range(1, pod_tier)]
     ratios = [*inside, s, *[1.0] * (tiers - pod_tier)]
     down = [k if tier == tiers else down_ports(k, ratio) for tier, ratio in enumerate(ratios, start=1)]
-    pods, leaves = found.pods, found.leaves_per_rail
+    pods, in_pod, leaves = pods_of.pods, pods_of.rails_per_pod, pods_of.leaves_per_rail
     if pod_tier == 1:
-        hosts, lowest = found.rails_per_pod * size, pods
+        hosts, lowest = in_pod * size, pods
     else:
         hosts, lowest = ceil_div(size, leaves), rails * leaves
-    in_pod, pod_fan_in = _clos_above(found.rails_per_pod * leaves, down[1:pod_tier])
+    blocks_of_pod, fan_in_pod = _clos_above(in_pod * leaves, down[1:pod_tier])
     above, fan_in_above = _clos_above(pods, down[pod_tier:])
-    blocks, fan_in = [lowest, *(pods * each for each in in_pod), *above], [hosts, *pod_fan_in, *fan_in_above]
-    return ClosLayout(pod_tier, tiers, pods, found.rails_per_pod, leaves, hosts, blocks, fan_in, down, ratios)
+    blocks, fan_in = [lowest, *(pods * count for count in blocks_of_pod), *above], [hosts, *fan_in_pod, *fan_in_above]
+    return ClosLayout(pod_tier, tiers, pods, in_pod, leaves, hosts, blocks, fan_in, down, ratios)
 
 
 def clos_layout(
     rail_size: int,
     rails: int,
     radix: int,
-    oversubscription: float = np.inf,
-    rails_per_switch: int | None = 1,
-    tier_oversubscription: tuple[float, ...] = (),
+    oversubscription: float,
+    rails_per_switch: int | None,
+    tier_oversubscription: tuple[float, ...],
 ) -> ClosLayout:
     """Tiers, pods and blocks of one fabric.
 
@@ -283,26 +282,11 @@ def clos_layout(
     Returns
     -------
     Layout with one number in each array.
-
-    Raises
-    ------
-    ValueError
-        A size is no whole positive number, or the rails cannot share a switch.
     """
-    ratios = _checked_ratios(tier_oversubscription)
-    size, count = whole("rail_size", rail_size).astype(float), whole("rails", rails).astype(float)
-    k, s = checked_radix(radix).astype(float), checked_oversubscription(oversubscription)
-    return _layout(size, count, k, s, _pods(size, count, k, s, _checked_share(rails_per_switch), ratios), ratios)
-
-
-def _checked_ratios(within: tuple[float, ...]) -> tuple[float, ...]:
-    ratios = checked_oversubscription(within or 1.0, "tier_oversubscription")
-    return tuple(np.atleast_1d(ratios).tolist())
-
-
-def _checked_share(rails_per_switch: ArrayLike | None) -> Numbers:
-    """Rails of a switch, 0 for as many as fit."""
-    return np.asarray(0.0 if rails_per_switch is None else whole("rails_per_switch", rails_per_switch), float)
+    numbers = rail_size, rails, radix, oversubscription, rails_per_switch or 0
+    size, count, k, s, share = (np.asarray(number, float) for number in numbers)
+    ratios = tier_oversubscription or (1.0,)
+    return _layout(size, count, k, s, _pods(size, count, k, s, share, ratios), ratios)
 
 
 def _layout_parts(layout: ClosLayout, endpoints: Numbers) -> tuple[Numbers, Numbers]:
@@ -368,24 +352,24 @@ def rail_parts(
     ValueError
         An argument is out of range, or the rails cannot share a switch.
     """
-    given = np.broadcast_arrays(
+    arguments = np.broadcast_arrays(
         whole("gpus", gpus),
         whole("hb_domain_size", hb_domain_size),
         checked_radix(radix),
         checked_oversubscription(oversubscription),
-        whole("rails", hb_domain_size if rails is None else rails),
-        _checked_share(rails_per_switch),
-        whole("planes", planes),
+        hb_domain_size if rails is None else rails,
+        0.0 if rails_per_switch is None else rails_per_switch,
+        planes,
     )
-    shape, flat = given[0].shape, [array.ravel() for array in given]
-    ratios, rows = _checked_ratios(tier_oversubscription), flat[0].size
+    shape, flat = arguments[0].shape, [array.ravel() for array in arguments]
+    within = checked_oversubscription(tier_oversubscription or 1.0, "tier_oversubscription")
+    ratios, rows = tuple(np.atleast_1d(within).tolist()), flat[0].size
     tiers, ports = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     groups = []
-    for start in range(0, rows, _BLOCK):  # what stays in the cache of the processor is faster
-        block = [array[start : start + _BLOCK] for array in flat]
+    for start in range(0, rows, _BLOCK):  # blocks that stay in the cache of the processor are faster
         here = slice(start, start + _BLOCK)
-        tiers[here], ports[here], found = _block_parts(block, ratios)
-        groups += [(start + index, switches, links) for index, switches, links in found]
+        tiers[here], ports[here], of_block = _block_parts([array[here] for array in flat], ratios)
+        groups += [(start + index, switches, links) for index, switches, links in of_block]
     by_tier = np.zeros((2, max(tiers.max(initial=0), 1), rows), np.int64)
     for index, *counts in groups:
         by_tier[:, : len(counts[0]), index] = counts
@@ -403,12 +387,12 @@ def _block_parts(block: list[np.ndarray], within: tuple[float, ...]) -> tuple[In
     domain = np.minimum(domain, gpus)
     rails = np.minimum(rails, domain)
     size, count, k = rail_size(gpus, domain, rails).astype(float), rails.astype(float), (radix * planes).astype(float)
-    found = _pods(size, count, k, s, share, within)
-    kinds, groups = found.pod_tier * 64 + found.tiers, []
+    every = _pods(size, count, k, s, share, within)
+    kinds, groups = every.pod_tier * 64 + every.tiers, []
     for kind in np.unique(kinds):
         at = np.flatnonzero(kinds == kind)
-        pods = Pods(*(array[at] for array in vars(found).values()))
+        pods = Pods(*(array[at] for array in vars(every).values()))
         layout = _layout(size[at], count[at], k[at], s[at], pods, within)
         switches, links = _layout_parts(layout, gpus[at].astype(float))
         groups.append((at, switches * planes[at], links * planes[at]))
-    return found.tiers, k.astype(np.int64), groups
+    return every.tiers, k.astype(np.int64), groups

@@ -37,12 +37,12 @@ def collapse_warning(fabric: RailFabric) -> str:
     gpus = range((fabric.domains - 1) * size, 0, -size), range((fabric.domains + 1) * size, fabric.gpus * k, size)
     of_gpus = [_nearest(fabric, "gpus", values) for values in gpus]
     of_radix = [_nearest(fabric, "radix", values) for values in (range(k - 2, 2, -2), range(k + 2, 4 * k, 2))]
-    others = [f"{each.gpus:,} GPUs ({_tiers(each.tiers)})" for each in of_gpus if each]
-    others += [f"{each.radix} ports of a switch ({_tiers(each.tiers)})" for each in of_radix if each]
+    others = [f"{other.gpus:,} GPUs ({_tiers(other.tiers)})" for other in of_gpus if other]
+    others += [f"{other.radix} ports of a switch ({_tiers(other.tiers)})" for other in of_radix if other]
     remedy = f" The nearest with such a network: {', '.join(others)}." if others else ""
     if tier == 1:
         return f"{start} one switch joins all GPUs.{remedy}"
-    rail, held = (int(rail_size(each.gpus, size, fabric.rails)) if each else 0 for each in (fabric, of_gpus[0]))
+    rail, held = (int(rail_size(one.gpus, size, fabric.rails)) if one else 0 for one in (fabric, of_gpus[0]))
     return (
         f"{start} a rail of {rail:,} GPUs does not fit into {_tiers(tier - 1)} of switches that keep ports for a layer "
         f"above{f' (at most {held:,})' if held else ''}, and {tier} tiers join all rails at full bandwidth without one."
@@ -51,7 +51,7 @@ def collapse_warning(fabric: RailFabric) -> str:
 
 
 def takes_no_less(rail_only: Parts, rail_optimized: Parts) -> np.ndarray:
-    """Where rail-only takes more switches or links than rail-optimized, or the same of both; not without links."""
+    """Where rail-only takes more switches or links than rail-optimized, or as many of both; False without a network."""
     switches, links = rail_only.switches - rail_optimized.switches, rail_only.links - rail_optimized.links
     return (rail_only.tiers > 0) & ((switches > 0) | (links > 0) | ((switches == 0) & (links == 0)))
 
@@ -64,8 +64,8 @@ def rail_only_warning(fabric: RailFabric) -> str:
     if not takes_no_less(fabric.parts, full.parts):
         return ""
     ours, theirs = (
-        f"{int(each.parts.switches):,} switches and {int(each.parts.link_ends):,} optical ends"
-        for each in (fabric, full)
+        f"{int(network.parts.switches):,} switches and {int(network.parts.link_ends):,} optical ends"
+        for network in (fabric, full)
     )
     start = f"Rail-only takes {ours}, rail-optimized {'the same' if ours == theirs else theirs}:"
     if fabric.tiers < full.tiers:
@@ -88,9 +88,9 @@ def _tiers(count: int) -> str:
 
 
 def _nearest(fabric: RailFabric, name: str, values: Sequence[int]) -> RailFabric | None:
-    """The fabric with the first of `values`, ever farther from its own, at which one pod of its tier is not the whole.
+    """The fabric with the first of `values` at which it needs more than one pod, or pods of another tier.
 
-    None where its oversubscription takes nothing away there either.
+    values: ever farther from its own. None where its oversubscription takes nothing away there either.
     """
     tier = fabric.layout.pod_tier
 

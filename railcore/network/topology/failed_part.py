@@ -22,12 +22,13 @@ MOVES = ("all other rails", "one other rail")
 class FailedPart:
     """A fabric without one part, while the job goes on with all its GPUs.
 
-    A NIC without a link sends by the other rails of its HB domain (scale-up or NVLink domain), and so do those that
-    send to it: n of its K NICs carry what K did. With several planes the others carry what a link or a switch next to
-    the hosts did. Switches split traffic over their own links (equal-cost multipath) and do not see that a trunk
-    farther on has become thinner: of a trunk of w > 1 links that loses one, the rest sets the pace, (w - 1) / w; a
-    trunk of one link is taken by none. With more than two tiers of switches this is approximate. Circuits of photonic
-    rails hold whole rings: where a port or a switch leaves a NIC none, its rings move to the next rail.
+    - NIC without a link: its traffic takes the other rails of its HB domain (scale-up or NVLink domain) at both ends: n
+      of K NICs carry what K did.
+    - Several planes: the other planes carry the traffic of a failed link or switch next to the hosts.
+    - Trunk of w > 1 links that loses one: (w - 1) / w of all, since switches split traffic evenly over their own links
+      (equal-cost multipath) and do not see that a trunk farther on is thinner. No traffic takes a trunk that lost its
+      only link. With more than two tiers of switches this is approximate.
+    - Photonic rails: circuits hold whole rings. Where a NIC has no ring left, its rings move to the next rail.
 
     fabric: with all its parts.
     part: of SLOWING_PARTS. A spine is a switch of tier 2; the HB domain goes on with its other HB switches.
@@ -84,7 +85,7 @@ class FailedPart:
 
     @property
     def nics_cut(self) -> int:
-        """NICs of the HB domain that is worst off that have no link left, or no ring."""
+        """NICs without a link, or without a ring, in the HB domain that has most of them."""
         fabric = self.fabric
         if isinstance(fabric, PhotonicRails):
             rails = int(fabric.parts.rails_per_switch) if self.part == "circuit switch" else 1
@@ -125,16 +126,16 @@ class FailedPart:
         return 1 - 1 / self.fabric.hb_switches if self.part == "HB switch" else 1.0
 
     def uplinks(self, tier: int, links: Floats) -> Floats:
-        """What is left of the links out of each block of a tier of a plane, as links that are used alike.
+        """Effective uplinks of each block after the failure: equal-cost paths run at the pace of the slowest.
 
-        tier: of the block's head. links: of each block, with all parts.
+        tier: of the block's head. links: uplinks of each block in a plane, with all parts.
         """
         if self.part not in ("trunk link", "spine") or tier > 2 or self._leaf_is_cut:
             return links
         of_leaf, trunk = self._leaf_uplinks
-        if self.part == "spine":  # every leaf below it loses its trunk to it; the block above, what led out of it
+        if self.part == "spine":  # each leaf below it loses its trunk to it; the block above loses the spine's uplinks
             return links * (1 - (trunk / of_leaf if tier == 1 else 1 / math.ceil(of_leaf / trunk)))
-        return links * (1 - 1 / (trunk if trunk > 1 else of_leaf)) if tier == 1 else links  # whichever leaf it is
+        return links * (1 - 1 / (trunk if trunk > 1 else of_leaf)) if tier == 1 else links
 
     @property
     def _leaf_uplinks(self) -> tuple[float, float]:
@@ -145,7 +146,7 @@ class FailedPart:
 
     @property
     def _leaf_is_cut(self) -> bool:
-        """Whether a leaf loses all its uplinks: its GPUs then send by other rails, as without their leaf."""
+        """Whether a leaf loses all its uplinks: its GPUs then send by other rails, as if the leaf had failed."""
         if self.part not in ("trunk link", "spine"):
             return False
         of_leaf, trunk = self._leaf_uplinks
@@ -154,12 +155,11 @@ class FailedPart:
 
 def has_part(fabric: RailFabric | PhotonicRails, part: str) -> bool:
     """Whether a fabric has such a part, of STOPPING_PARTS or SLOWING_PARTS."""
-    one_of("part", part, (*STOPPING_PARTS, *SLOWING_PARTS))
     if part in STOPPING_PARTS:
         return True
     if part == "HB switch":
         return bool(fabric.hb_switches) and fabric.hb_domain_size > 1
-    if fabric.domains == 1:  # without any use of a network
+    if fabric.domains == 1:  # no network
         return False
     if isinstance(fabric, PhotonicRails):
         return part in ("NIC", "host link", "circuit switch")
@@ -169,11 +169,10 @@ def has_part(fabric: RailFabric | PhotonicRails, part: str) -> bool:
 
 
 def lost_gpus(fabric: RailFabric | PhotonicRails, part: str) -> Ints:
-    """GPUs that a failed part takes from a job: failed, without any way, or without the HB domain that they had.
+    """GPUs that a failed part takes from a job: those that failed, or have no way left, or lost their HB domain.
 
-    GPUs count from 0, domain by domain. Raises ValueError for an unknown part, and one that the fabric does not have.
+    GPUs count from 0, domain by domain. part: one that the fabric has.
     """
-    one_of("part", part, (*STOPPING_PARTS, *SLOWING_PARTS))
     if part == "GPU":
         return np.arange(1)
     domain = np.arange(min(fabric.hb_domain_size, fabric.gpus))
@@ -186,7 +185,7 @@ def lost_gpus(fabric: RailFabric | PhotonicRails, part: str) -> Ints:
     if part in ("NIC", "host link"):  # a GPU that is a domain of its own
         return np.arange(1)
     blocks = rail_blocks(fabric) if isinstance(fabric, RailFabric) else ()
-    if not blocks:  # all but one domain, which the switch joined to the others
+    if not blocks:  # the switch joined all domains: one goes on, the others are lost
         return np.arange(domain.size, fabric.gpus)
     of_leaf = int(blocks[0].last[0]) // domain.size * domain.size
     return np.arange(of_leaf, fabric.gpus) if part == "spine" else np.arange(of_leaf)

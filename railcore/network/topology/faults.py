@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 
 from railcore.catalog.arguments import checked
-from railcore.catalog.checks import one_of
 from railcore.catalog.units import convert
 from railcore.network.topology.graph import fabric_name, rail_bisection_bandwidth, same_rail_switches
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
@@ -18,20 +18,19 @@ from railcore.network.topology.wiring import Wiring, whole_wiring
 FAULT_KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch", "HB domain")
 
 
-def failed_part(graph: nx.Graph, kind: str) -> tuple[list, list]:
+def failed_part(graph: nx.Graph, kind: str) -> tuple[list[Any], list[Any]]:
     """One part of a kind, the first in name order that serves GPU 1 of domain 1: (nodes, edges) that fail with it.
 
-    A spine is a switch above tier 1; a trunk link is one link of the trunk that leaves the first rail switch. Empty
-    where the fabric has no such part. Raises ValueError for an unknown kind.
+    kind: of FAULT_KINDS. A spine is a switch above tier 1; a trunk link is one link of the trunk that leaves the first
+    rail switch. Empty where the fabric has no such part.
     """
-    one_of("kind", kind, FAULT_KINDS)
     gpu = "D1.GPU1"
     hosts = [(gpu, other) for other in graph[gpu] if graph.edges[gpu, other]["kind"] == "host"]
     leaves = [leaf for _, leaf in hosts]
     trunks = [(leaf, up) for leaf in leaves[:1] for up in graph[leaf] if graph.edges[leaf, up]["kind"] == "trunk"]
     hb = [other for other in graph[gpu] if graph.nodes[other]["kind"] == "hb"]
     chassis = nx.get_node_attributes(graph, "chassis")  # the box that a switch is in: with VLANs, one for several nodes
-    found: dict[str, tuple[list, list]] = {
+    parts: dict[str, tuple[list[Any], list[Any]]] = {
         "GPU": ([gpu], []),
         "NIC": ([], hosts),
         "host link": ([], hosts[:1]),
@@ -41,11 +40,11 @@ def failed_part(graph: nx.Graph, kind: str) -> tuple[list, list]:
         "HB switch": (hb[:1], []),
         "HB domain": ([node for node, at in graph.nodes(data=True) if at["domain"] == 1], []),
     }
-    return found[kind]
+    return parts[kind]
 
 
 def fail(graph: nx.Graph, kind: str) -> nx.Graph:
-    """The graph without one part of a kind; a link is taken out of its trunk, a whole trunk of one with its edge."""
+    """The graph without one part of a kind. A trunk of several links loses one; a trunk of one link is removed."""
     nodes, edges = failed_part(graph, kind)
     left = graph.copy()
     left.remove_nodes_from(nodes)
@@ -60,15 +59,12 @@ def fail(graph: nx.Graph, kind: str) -> nx.Graph:
 
 
 def _left(has: float, had: float) -> float:
+    """Share that is left, 1 of nothing."""
     return has / had if had else 1.0
 
 
 def wiring_left(whole: Wiring, kind: str) -> Wiring | None:
-    """What is left of a fabric's wiring without the part that `failed_part` names; None where it has no such part.
-
-    Raises ValueError for an unknown kind.
-    """
-    one_of("kind", kind, FAULT_KINDS)
+    """What is left of a fabric's wiring without the part that `failed_part` names; None where it has no such part."""
     fabric, leaf = whole.fabric, whole.leaf
     if kind in ("GPU", "HB domain"):
         return whole.without_gpus(1 if kind == "GPU" else fabric.hb_domain_size)
@@ -103,12 +99,26 @@ def cut_from_network(whole: Wiring, left: Wiring) -> np.ndarray:
 def fault_effects(fabric: RailFabric) -> pd.DataFrame:
     """What is left when one part fails, a row for each kind of part that the fabric has.
 
-    Columns fabric, fault; gpus_failed; nics_cut: live GPUs without a NIC link; gpus_cut_off: live GPUs that not even
-    their HB domain connects to the largest remaining part; shares left of what there was (1 is all):
-    domain_nic_bandwidth (all NICs of the domain that is worst off, failed GPUs not counted), hb_bandwidth (live GPU
-    that is worst off), rail_bisection (between the halves of the live endpoints of rail 1, network only);
-    switches_before and switches_after on the way from GPU 1 of domain 1 to GPU 1 of the last domain (NaN where one of
-    them is gone or cut off).
+    Parameters
+    ----------
+    fabric
+        Of `rail_only`, `rail_optimized` or `fat_tree`.
+
+    Returns
+    -------
+    Columns fabric and fault; gpus_failed; nics_cut (live GPUs without a NIC link); gpus_cut_off (live GPUs that not
+    even their HB domain connects to the largest remaining part). Shares left of what there was, where 1 is all:
+    domain_nic_bandwidth (all NICs of the domain that is worst off, failed GPUs not counted), hb_bandwidth (of the
+    live GPU that is worst off), rail_bisection (between the halves of the live endpoints of rail 1, network only).
+    switches_before and switches_after on the way from GPU 1 of domain 1 to GPU 1 of the last domain, NaN where one
+    of them is gone or cut off.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> table = rc.fault_effects(rc.rail_only(64, 8, 16))
+    >>> table[["fault", "nics_cut"]].to_dict("list")
+    {'fault': ['GPU', 'NIC', 'host link', 'rail switch', 'HB switch', 'HB domain'], 'nics_cut': [0, 1, 1, 8, 0, 0]}
     """
     whole, rows = whole_wiring(fabric), []
     before, flows = switches_on_the_way(whole), dict[bytes, int]()
@@ -116,7 +126,7 @@ def fault_effects(fabric: RailFabric) -> pd.DataFrame:
         if (left := wiring_left(whole, kind)) is None:
             continue
         live, on_rail = left.gpu_works, np.arange(fabric.gpus) % fabric.hb_domain_size % fabric.rails == 0
-        had, has = (np.bincount(whole.domain[live], (w.leaf >= 0).sum(axis=0)[live]) for w in (whole, left))
+        had, has = (np.bincount(whole.domain[live], (wiring.leaf >= 0).sum(axis=0)[live]) for wiring in (whole, left))
         lives = np.unique(whole.domain[live])
         sides, rail = np.where(live, 0, 3), np.flatnonzero(on_rail & live)
         half = rail.size // 2
@@ -175,9 +185,7 @@ def replace_gpu(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
     The spare's links move to the ports of the failed GPU, which leaves the graph. Source: railonly2025, Fault
     Tolerance Properties. Raises ValueError where the spare is in another HB domain or is the failed GPU.
     """
-    if failed not in graph:
-        raise ValueError(f"failed is {failed!r}, which the graph lacks: name a GPU such as 'D1.GPU1'")
-    if spare not in graph or failed == spare or graph.nodes[failed]["domain"] != graph.nodes[spare]["domain"]:
+    if failed == spare or graph.nodes[failed]["domain"] != graph.nodes[spare]["domain"]:
         raise ValueError(f"spare is {spare!r}: name another GPU of the HB domain of {failed!r}")
     after = graph.copy()
     for a, b, at in list(graph.edges(spare, data=True)):

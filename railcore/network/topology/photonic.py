@@ -8,13 +8,13 @@ unchanged, so no transceiver stands at its ports.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import Few, NonNegativeInt, checked
-from railcore.catalog.checks import Floats, Ints, whole
+from railcore.catalog.arguments import Count, Few, NonNegativeInt, checked
+from railcore.catalog.checks import Floats, Ints
 from railcore.network.topology.bill_line import Bill, BillLine
 from railcore.network.topology.clos import rail_size
 from railcore.network.topology.rails import HBDomains
@@ -64,22 +64,23 @@ class CircuitParts:
 
 def _ports_in_plane(nic_ports: ArrayLike, planes: ArrayLike, fibres_per_port: ArrayLike) -> Ints:
     """Circuit-switch ports of a GPU in one plane."""
-    ports, split = np.broadcast_arrays(whole("nic_ports", nic_ports), whole("planes", planes))
+    ports, split = np.asarray(nic_ports), np.asarray(planes)
     if np.any(ports % split):
         raise ValueError(f"planes is {planes!r}, but a NIC has {nic_ports!r} ports: give a number that divides them")
-    return ports // split * whole("fibres_per_port", fibres_per_port)
+    return ports // split * np.asarray(fibres_per_port)
 
 
 def rings_of_ports(ports: int, fibres_per_port: int = 1) -> int:
-    """Rings that so many ports of a NIC hold: one fibre takes two ports, one each way is a ring at every port."""
+    """Rings that so many ports of a NIC hold: with one fibre a port a ring takes two ports, else one."""
     return ports if fibres_per_port > 1 else ports // 2
 
 
-def ring_lengths(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> str:
-    """Rings that circuits of one NIC port each can close: "any" number of GPUs, an "even" one, or "none".
+def ring_lengths(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> Literal["any", "even", "none"]:
+    """Which rings circuits can close: of "any" number of GPUs, of an "even" number, or "none".
 
-    With one fibre a port a GPU takes two ports for a ring. With two ports on a switch each, a ring changes its switch
-    at every GPU, so that an odd one does not close; a third switch helps. With a fibre each way one port is enough.
+    With one fibre a port, a ring takes two ports of a GPU. With two ports, each on a switch of its own, a ring changes
+    the switch at every GPU, so that only even rings close; a third switch helps. With a fibre each way a ring takes one
+    port.
     """
     if fibres_per_port > 1 or nic_ports > 2 or planes < nic_ports:
         return "any"
@@ -88,8 +89,8 @@ def ring_lengths(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> s
 
 def ring_warnings(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> tuple[str, ...]:
     """A text where not every ring closes: `ring_lengths`."""
-    found = ring_lengths(nic_ports, planes, fibres_per_port)
-    return () if found == "any" else (_RING_WARNINGS[found],)
+    lengths = ring_lengths(nic_ports, planes, fibres_per_port)
+    return () if lengths == "any" else (_RING_WARNINGS[lengths],)
 
 
 def circuit_reach(
@@ -119,7 +120,7 @@ def circuit_reach(
     photonic2025, Table 3: K x radix / 2 with two ports.
     """
     ports = _ports_in_plane(nic_ports, planes, fibres_per_port)
-    return whole("hb_domain_size", hb_domain_size) * (whole("ocs_ports", ocs_ports) // ports)
+    return np.asarray(hb_domain_size) * (np.asarray(ocs_ports) // ports)
 
 
 def circuit_parts(
@@ -159,29 +160,26 @@ def circuit_parts(
     Raises
     ------
     ValueError
-        An argument is out of range, or the planes do not divide the ports of a NIC.
+        The planes do not divide the ports of a NIC.
     """
-    n, domain, radix = whole("gpus", gpus), whole("hb_domain_size", hb_domain_size), whole("ocs_ports", ocs_ports)
-    in_plane, split = _ports_in_plane(nic_ports, planes, fibres_per_port), whole("planes", planes)
-    domain = np.minimum(domain, n)
-    rail_ports = rail_size(n, domain) * in_plane
-    held = radix // rail_ports
+    n, radix, split, ports = (np.asarray(count) for count in (gpus, ocs_ports, planes, nic_ports))
+    domain, in_plane = np.minimum(hb_domain_size, n), _ports_in_plane(nic_ports, planes, fibres_per_port)
+    rail_ports = rail_size(n, domain, domain) * in_plane
+    held = np.minimum(radix // rail_ports, domain)
     if rails_per_switch is not None:
-        held = np.minimum(held, whole("rails_per_switch", rails_per_switch))
-    held = np.minimum(held, domain)
+        held = np.minimum(held, rails_per_switch)
     fits = held > 0
     switches = np.where(fits, split * np.ceil(domain / np.where(fits, held, 1)), np.nan)
-    modules = np.where(whole("transceivers_per_gpu", transceivers_per_gpu, least=0), transceivers_per_gpu, nic_ports)
-    found = (
+    parts = (
         rail_ports,
         circuit_reach(domain, radix, nic_ports, planes, fibres_per_port),
         np.where(fits, held, np.nan),
         switches,
         switches * radix,
         n * in_plane * split,
-        n * modules.astype(np.int64),
+        n * np.where(transceivers_per_gpu, transceivers_per_gpu, ports),
     )
-    return CircuitParts(*np.broadcast_arrays(*found))
+    return CircuitParts(*np.broadcast_arrays(*parts))
 
 
 @checked
@@ -189,15 +187,26 @@ def circuit_parts(
 class PhotonicRails(HBDomains):
     """HB domains whose GPUs of equal rank share optical circuit switches (OCS), which join ports one to one.
 
-    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: as in `HBDomains`.
+    gpus: of the cluster.
+    hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain).
     ocs_ports: of a circuit switch.
     nic_ports: of a NIC, each with a circuit of its own at nic_Bps / nic_ports.
     planes: over which the NIC ports are spread, each with circuit switches of its own.
     fibres_per_port: of a NIC port, each on a port of the circuit switch: 2 where the directions have one each.
     transceivers_per_gpu: of its NIC; 0 for one for each NIC port.
     rails_per_switch: 1 by default, a switch for each rail and plane; None for as many as fit.
+    nic_Bps: bandwidth of a GPU's NIC, one direction [bytes/s]; by default the catalog's.
+    hb_Bps: bandwidth of a GPU inside its HB domain, one direction [bytes/s]; by default that of DGX H100.
+    hb_switches: HB switches of a domain, which share its bandwidth.
 
     Raises ValueError where a rail does not fit into its switch, with the largest cluster. Source: photonic2025, Fig. 1.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rails = rc.PhotonicRails(gpus=512, hb_domain_size=8, ocs_ports=128, nic_Bps="400 Gbps")
+    >>> int(rails.parts.switches), int(rails.parts.transceivers)
+    (8, 1024)
     """
 
     ocs_ports: NonNegativeInt
@@ -205,12 +214,10 @@ class PhotonicRails(HBDomains):
     planes: Few = 1
     fibres_per_port: Few = 1
     transceivers_per_gpu: NonNegativeInt = 0
-    rails_per_switch: NonNegativeInt | None = 1
+    rails_per_switch: Count | None = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._whole("ocs_ports", "nic_ports", "planes", "fibres_per_port")
-        self._whole("transceivers_per_gpu", least=0)
         if math.isnan(float(self.parts.switches)):
             raise ValueError(self._refusal())
         if self.domains > 2:
@@ -219,18 +226,19 @@ class PhotonicRails(HBDomains):
 
     def _refusal(self) -> str:
         """What is too much for one switch, the largest cluster, and what would do."""
-        ports, own = int(self.parts.rail_ports), self.nic_ports
+        ports, nic_ports = int(self.parts.rail_ports), self.nic_ports
         text = (
             f"ocs_ports is {self.ocs_ports}, but a rail has {ports} ports: the largest cluster has "
             f"{int(self.parts.reach):,} GPUs. Take a larger switch, larger HB domains or fewer NIC ports"
         )
-        if self.planes == own:
+        if self.planes == nic_ports:
             return text
-        spread = circuit_parts(self.gpus, self.hb_domain_size, self.ocs_ports, own, own, self.fibres_per_port)
+        cluster = self.gpus, self.hb_domain_size, self.ocs_ports
+        spread = circuit_parts(*cluster, nic_ports, planes=nic_ports, fibres_per_port=self.fibres_per_port)
         does = f"reaches {int(spread.reach):,} GPUs"
         if not math.isnan(float(spread.switches)):
             does += f" and takes {int(spread.switches):,} switches here"
-        return f"{text}. planes={own}, each port of a NIC on a switch of its own, {does}"
+        return f"{text}. planes={nic_ports}, each port of a NIC on a switch of its own, {does}"
 
     @cached_property
     def parts(self) -> CircuitParts:

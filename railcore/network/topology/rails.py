@@ -3,12 +3,12 @@
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railcore import catalog
-from railcore.catalog.arguments import Bandwidth, Count, Few, Listed, NonNegativeInt, Unbounded, checked
-from railcore.catalog.checks import positive, whole
+from railcore.catalog.arguments import Count, Few, Listed, NonNegativeInt, Unbounded, checked
 from railcore.catalog.derived_fields import derive, given
+from railcore.network.switches import LinkRate
 from railcore.network.topology.clos import ClosLayout, Parts, clos_layout, rail_parts, rail_size
 
 if TYPE_CHECKING:
@@ -26,17 +26,15 @@ def domain_warnings(gpus: int, hb_domain_size: int, advice: str = "") -> tuple[s
     """A text where GPUs do not fill HB domains (scale-up or NVLink domains), with the nearest numbers that do.
 
     gpus, hb_domain_size [GPUs]. advice: in place of those numbers. Empty where they fill.
-    Raises ValueError for what is no positive whole number.
     """
-    count, size = int(whole("gpus", gpus)), int(whole("hb_domain_size", hb_domain_size))
-    full, rest = divmod(count, size)
+    full, rest = divmod(gpus, hb_domain_size)
     if not rest:
         return ()
-    more = (full + 1) * size
+    more = (full + 1) * hb_domain_size
     if not full:
-        return (f"{count:,} GPUs do not fill an HB domain of {size:,}. {advice or f'{more:,} do.'}",)
-    last = f"the last of {full + 1:,} has {rest:,}. {advice or f'{full * size:,} or {more:,} do.'}"
-    return (f"{count:,} GPUs do not fill HB domains of {size:,}: {last}",)
+        return (f"{gpus:,} GPUs do not fill an HB domain of {hb_domain_size:,}. {advice or f'{more:,} do.'}",)
+    last = f"the last of {full + 1:,} has {rest:,}. {advice or f'{full * hb_domain_size:,} or {more:,} do.'}"
+    return (f"{gpus:,} GPUs do not fill HB domains of {hb_domain_size:,}: {last}",)
 
 
 @checked
@@ -56,25 +54,15 @@ class HBDomains:
 
     gpus: Count
     hb_domain_size: Count
-    nic_Bps: Bandwidth | None = field(default=None, kw_only=True)
-    hb_Bps: Bandwidth | None = field(default=None, kw_only=True)
+    nic_Bps: LinkRate | None = field(default=None, kw_only=True)
+    hb_Bps: LinkRate | None = field(default=None, kw_only=True)
     hb_switches: NonNegativeInt = field(default=1, kw_only=True)
     warnings: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        size = int(whole("hb_domain_size", given(self, "hb_domain_size")))
-        self._whole("gpus")
-        self._whole("hb_switches", least=0)
-        for name in ("nic_Bps", "hb_Bps"):
-            if getattr(self, name) is not None:
-                positive(name, getattr(self, name), "bytes/s")
+        size = given(self, "hb_domain_size")
         object.__setattr__(self, "warnings", domain_warnings(self.gpus, size))
         derive(self, "hb_domain_size", min(size, self.gpus))
-
-    def _whole(self, *names: str, least: int = 1) -> None:
-        """Turn fields into integers. Raises ValueError where one is not whole, or below `least`."""
-        for name in names:
-            object.__setattr__(self, name, int(whole(name, getattr(self, name), least)))
 
     @property
     def nic_rate_Bps(self) -> float:
@@ -123,16 +111,14 @@ class RailFabric(HBDomains):
     radix: Listed
     oversubscription: Unbounded = math.inf
     rails: NonNegativeInt = 0
-    rails_per_switch: NonNegativeInt | None = 1
+    rails_per_switch: Count | None = 1
     planes: Few = 1
     tier_oversubscription: tuple[float, ...] = ()
     made_by = "rail_only(gpus, hb_domain_size, radix), rail_optimized(...) or fat_tree(endpoints, radix)"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._whole("radix", "planes")
-        rails = int(whole("rails", given(self, "rails"), 0))
-        derive(self, "rails", min(rails or self.hb_domain_size, self.hb_domain_size))
+        derive(self, "rails", min(given(self, "rails") or self.hb_domain_size, self.hb_domain_size))
         _ = self.parts
 
     @cached_property
@@ -190,7 +176,6 @@ class RailFabric(HBDomains):
 
     def block_uplinks(self, tier: int) -> float:
         """Links of one plane out of a block of a tier below the top; all its blocks have as many."""
-        tier = int(whole("tier", tier, 1, len(self.links_by_tier) - 1))
         return float(self.links_by_tier[tier] / (float(self.layout.blocks[tier - 1]) * self.planes))
 
     @cached_property
@@ -233,13 +218,17 @@ class RailFabric(HBDomains):
         return replace(self, oversubscription=oversubscription, rails_per_switch=1)
 
 
-def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:
+def rail_only(gpus: int, hb_domain_size: int, radix: int, **options: Any) -> RailFabric:
     """Rails without any layer over them.
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch.
     options
         Other fields of `RailFabric`, such as rails, planes, nic_Bps; `with_layer(4)` of the fabric has a 4:1 layer.
 
@@ -250,17 +239,28 @@ def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabr
     References
     ----------
     railonly2023, section 3.1; railonly2025, Architecture Design.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> fabric = rc.rail_only(gpus=16384, hb_domain_size=8, radix=64, nic_Bps="400 Gbps")
+    >>> fabric.rails, fabric.tiers, int(fabric.parts.switches)
+    (8, 2, 768)
     """
     return RailFabric(gpus, hb_domain_size, radix, math.inf, **options)
 
 
-def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:
+def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options: Any) -> RailFabric:
     """Rails under a full-bisection any-to-any Clos.
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch.
     options
         Other fields of `RailFabric`.
 
@@ -271,18 +271,27 @@ def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> Rai
     References
     ----------
     railonly2023, 2.1; railonly2025, Interplatform Connectivity.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> fabric = rc.rail_optimized(gpus=16384, hb_domain_size=8, radix=64)
+    >>> fabric.tiers, int(fabric.parts.switches)
+    (3, 1280)
     """
     return RailFabric(gpus, hb_domain_size, radix, 1.0, **options)
 
 
 @checked
-def fat_tree(endpoints: NonNegativeInt, radix: Listed, hb_domain_size: Count = 1, **options) -> RailFabric:
+def fat_tree(endpoints: Count, radix: Listed, hb_domain_size: Count = 1, **options: Any) -> RailFabric:
     """A Clos over all endpoints in the order of their domains: top-of-rack, aggregation, spine.
 
     Parameters
     ----------
-    endpoints, radix
-        GPUs or servers; ports of a switch.
+    endpoints
+        GPUs or servers.
+    radix
+        Ports of a switch.
     hb_domain_size
         GPUs of an HB domain; 1 for servers.
     options
@@ -291,6 +300,12 @@ def fat_tree(endpoints: NonNegativeInt, radix: Listed, hb_domain_size: Count = 1
     Returns
     -------
     The fabric.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> clos = rc.fat_tree(8192, radix=64, hb_domain_size=8, tier_oversubscription=(4,))
+    >>> clos.tiers, int(clos.parts.switches)
+    (3, 278)
     """
-    whole("endpoints", endpoints)
     return RailFabric(endpoints, hb_domain_size, radix, math.inf, rails=1, **options)

@@ -9,7 +9,7 @@ source's, to those of its GPUs that are nearest to the target, in equal parts. I
 target's domain does; if that fails too, both do.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import count
@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import Listed
-from railcore.network.topology.faults import cut_from_network, wiring_left
 from railcore.network.topology.rails import RailFabric
 from railcore.network.topology.wiring import Wiring, whole_wiring
 
@@ -28,10 +26,9 @@ _NO_WAY = 9999  # hops
 
 @dataclass(frozen=True, eq=False)
 class _Network:
-    """Ways through what is left of a fabric. cut: GPUs whose NIC a fault has cut off."""
+    """Routes through what works of a fabric."""
 
     wiring: Wiring
-    cut: np.ndarray
 
     @cached_property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
@@ -64,10 +61,10 @@ class _Network:
         hops = np.full((switches, leaf.size), _NO_WAY, np.int16)
         hops[leaf, np.arange(leaf.size)] = 0
         for far in count(1):
-            found = (step @ (hops == far - 1).astype(np.float32) > 0) & (hops == _NO_WAY)
-            if not found.any():
+            reached = (step @ (hops == far - 1).astype(np.float32) > 0) & (hops == _NO_WAY)
+            if not reached.any():
                 return hops
-            hops[found] = far
+            hops[reached] = far
         raise AssertionError
 
     @cached_property
@@ -86,21 +83,16 @@ class _Network:
 
 
 @lru_cache(maxsize=4)
-def _network(fabric: RailFabric, fault: str | None) -> _Network:
-    whole = whole_wiring(fabric)
-    left = whole if fault is None else wiring_left(whole, fault)
-    if left is None:
-        raise ValueError(f"fault is {fault!r}: this fabric has no such part, give another")
-    return _Network(left, cut_from_network(whole, left))
+def _network(fabric: RailFabric | Wiring) -> _Network:
+    return _Network(fabric if isinstance(fabric, Wiring) else whole_wiring(fabric))
 
 
 class _Flows(NamedTuple):
-    """Flows between GPUs, all arrays of one length. flow: the place of the given flow that it is a part of."""
+    """Flows between GPUs, all arrays of one length."""
 
     source: np.ndarray
     target: np.ndarray
     bytes: np.ndarray
-    flow: np.ndarray
 
     def some(self, which: Any) -> "_Flows":
         return _Flows(*(column[which] for column in self))
@@ -122,28 +114,28 @@ def _joined(parts: list) -> Any:
 def _checked_flows(network: _Network, flows: pd.DataFrame) -> _Flows:
     source, target = (flows[end].to_numpy(int) for end in ("source", "target"))
     size, gpus = flows["bytes"].to_numpy(float), network.wiring.fabric.gpus
-    given = _Flows(source, target, size, np.arange(size.size)).some((source != target) & (size > 0))
-    ends = np.unique(np.concatenate([given.source, given.target]))
+    moving = _Flows(source, target, size).some((source != target) & (size > 0))
+    ends = np.unique(np.concatenate([moving.source, moving.target]))
     inside = (ends >= 0) & (ends < gpus)
     wrong = ends[~(inside & network.wiring.gpu_works[np.where(inside, ends, 0)])]
     if wrong.size:
         raise ValueError(f"flows name GPU {wrong[0]}, which has failed or is none of the fabric's {gpus}: drop them")
-    return given
+    return moving
 
 
 def _by_interconnect(network: _Network, flows: pd.DataFrame) -> tuple[_Flows, _Flows]:
     """Flows within HB domains, and flows over the network alone, from flows between any GPUs."""
-    wiring, given = network.wiring, _checked_flows(network, flows)
-    inside = wiring.domain[given.source] == wiring.domain[given.target]
-    inside &= wiring.hb_works[given.source] & wiring.hb_works[given.target]
-    hb, left = [given.some(inside)], given.some(~inside)
+    wiring, moving = network.wiring, _checked_flows(network, flows)
+    inside = wiring.domain[moving.source] == wiring.domain[moving.target]
+    inside &= wiring.hb_works[moving.source] & wiring.hb_works[moving.target]
+    hb, left = [moving.some(inside)], moving.some(~inside)
     reached = (network.hops(left.source, left.target) < _NO_WAY).any(axis=0)
     net, left = [left.some(reached)], left.some(~reached)
     for at_source, at_target in ((True, False), (False, True), (True, True)):
-        if left.flow.size:
+        if left.source.size:
             here, network_only, there, left = _forwarded(network, left, at_source, at_target)
             hb, net = [*hb, here, there], [*net, network_only]
-    if left.flow.size:
+    if left.source.size:
         raise ValueError(
             f"no route from GPU {left.source[0]} to GPU {left.target[0]}: they are cut off from each other, drop the "
             "flow or restore the part"
@@ -158,7 +150,7 @@ def _forwarded(network: _Network, flows: _Flows, at_source: bool, at_target: boo
     """
     wiring = network.wiring
     size, ranks = wiring.fabric.hb_domain_size, np.arange(wiring.fabric.hb_domain_size)
-    ends, there = [], np.ones((flows.flow.size, size), bool)
+    ends, there = [], np.ones((flows.source.size, size), bool)
     for end, moves in ((flows.source, at_source), (flows.target, at_target)):
         gpu = wiring.domain[end][:, None] * size + ranks if moves else np.repeat(end[:, None], size, axis=1)
         inside = gpu < wiring.fabric.gpus
@@ -169,77 +161,71 @@ def _forwarded(network: _Network, flows: _Flows, at_source: bool, at_target: boo
     least = hops.min(axis=1, initial=_NO_WAY)
     best = (hops == least[:, None]) & (hops < _NO_WAY)
     row, column = np.nonzero(best)
-    part, flow = (flows.bytes / np.maximum(best.sum(axis=1), 1))[row], flows.flow[row]
+    part = (flows.bytes / np.maximum(best.sum(axis=1), 1))[row]
     near, far = (gpu[row, column] for gpu in ends)
     ways = ((flows.source[row], near), (near, far), (far, flows.target[row]))
-    return *(_Flows(*way, part, flow).some(way[0] != way[1]) for way in ways), flows.some(least == _NO_WAY)
+    return *(_Flows(*way, part).some(way[0] != way[1]) for way in ways), flows.some(least == _NO_WAY)
 
 
-def _routed(network: _Network, flows: pd.DataFrame) -> tuple[_Links, np.ndarray]:
-    """Load of every link that flows use, and for each flow the time of the busiest link that it uses [s]."""
-    hb, net = _by_interconnect(network, flows)
-    slowest = np.zeros(len(flows))
-    links = []
-    for found, times, flow in (_over_domains(network, hb), _over_network(network, net)):
-        links.append(found)
-        np.maximum.at(slowest, flow, times)
-    return _joined(links), slowest
-
-
-def _over_domains(network: _Network, flows: _Flows) -> tuple[_Links, np.ndarray, np.ndarray]:
-    """Load of HB links; the time of each flow on them, and its place."""
+def _over_domains(network: _Network, flows: _Flows) -> _Links:
+    """Load of HB links."""
     wiring, fabric = network.wiring, network.wiring.fabric
     if not fabric.hb_switches:
         pair, of = np.unique(flows.source * fabric.gpus + flows.target, return_inverse=True)
         load, rate = np.bincount(of, flows.bytes, pair.size), fabric.hb_rate_Bps / max(fabric.hb_domain_size - 1, 1)
-        links = _Links(pair // fabric.gpus, pair % fabric.gpus, load, np.full(pair.size, rate))
-        return links, (load / rate)[of], flows.flow
-    each = fabric.hb_rate_Bps / fabric.hb_switches
+        return _Links(pair // fabric.gpus, pair % fabric.gpus, load, np.full(pair.size, rate))
+    rate = fabric.hb_rate_Bps / fabric.hb_switches
     working = np.rint(wiring.hb_share * fabric.hb_switches).astype(int)
     first = fabric.hb_switches - working  # the first switches fail first
-    parts, times = [], np.zeros(flows.flow.size)
+    links = []
     for end, upwards in ((flows.source, True), (flows.target, False)):
         load = np.bincount(end, flows.bytes, fabric.gpus) / np.maximum(working, 1)
-        times = np.maximum(times, load[end] / each)
         gpu, switch = np.nonzero((load > 0)[:, None] & (np.arange(fabric.hb_switches) >= first[:, None]))
         other = fabric.gpus + wiring.domain[gpu] * fabric.hb_switches + switch
         tail, head = (gpu, other) if upwards else (other, gpu)
-        parts.append(_Links(tail, head, load[gpu], np.full(gpu.size, each)))
-    return _joined(parts), times, flows.flow
+        links.append(_Links(tail, head, load[gpu], np.full(gpu.size, rate)))
+    return _joined(links)
 
 
-def _over_network(network: _Network, flows: _Flows) -> tuple[_Links, np.ndarray, np.ndarray]:
-    """Load of host links and trunks; the time of parts of flows on them, and the flows' places."""
+def _over_network(network: _Network, flows: _Flows) -> _Links:
+    """Load of host links and trunks."""
     wiring, fabric = network.wiring, network.wiring.fabric
     hops, first = network.hops(flows.source, flows.target), fabric.gpus + fabric.domains * fabric.hb_switches
     taken = hops == hops.min(axis=0, initial=_NO_WAY)
     plane, part = np.nonzero(taken)
     size = (flows.bytes / np.maximum(taken.sum(axis=0), 1))[part]
-    links, times = [], np.zeros(part.size)
+    links = []
     for end, upwards in ((flows.source, True), (flows.target, False)):
         port = plane * fabric.gpus + end[part]
         load = np.bincount(port, size, fabric.planes * fabric.gpus)
-        times = np.maximum(times, load[port] / fabric.link_Bps)
         (used,) = np.nonzero(load)
         ends = used % fabric.gpus, first + wiring.leaf.ravel()[used]
         tail, head = ends if upwards else ends[::-1]
         links.append(_Links(tail, head, load[used], np.full(used.size, fabric.link_Bps)))
     leaf, other = wiring.leaf[plane, flows.source[part]], wiring.leaf[plane, flows.target[part]]
     between = leaf != other
-    load, slowest = _over_trunks(network, leaf[between], other[between], size[between])
-    times[between] = np.maximum(times[between], slowest)
+    load = _over_trunks(network, leaf[between], other[between], size[between])
     (used,) = np.nonzero(load)
     tail, head = (first + end[used] for end in network.ends)
-    return _joined([*links, _Links(tail, head, load[used], network.rates[used])]), times, flows.flow[part]
+    return _joined([*links, _Links(tail, head, load[used], network.rates[used])])
 
 
-def _over_trunks(network: _Network, leaf: np.ndarray, other: np.ndarray, size: np.ndarray) -> tuple[Any, Any]:
-    """Bytes of every trunk as in `_Network.ends`, and for each flow the time of its busiest trunk.
+def _over_trunks(network: _Network, leaf: np.ndarray, other: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Bytes of every trunk as in `_Network.ends`.
 
-    leaf, other, size: flows from leaf to leaf [bytes]. They move trunk by trunk towards their leaves.
+    Parameters
+    ----------
+    network
+        Routes.
+    leaf, other, size
+        Flows from leaf to leaf [bytes]. They move trunk by trunk towards their leaves.
+
+    Returns
+    -------
+    An entry for each trunk.
     """
     (order, starts), (_, heads), places = network.out, network.ends, network.hops_to_leaf.shape[1]
-    load, steps = np.zeros(heads.size), []
+    load = np.zeros(heads.size)
     at, of = np.unique(leaf * places + network.leaf_place[other], return_inverse=True)
     held = np.bincount(of, size, at.size)
     while at.size:
@@ -255,29 +241,26 @@ def _over_trunks(network: _Network, leaf: np.ndarray, other: np.ndarray, size: n
         load += np.bincount(trunk, moved, load.size)
         onward = ahead > 0
         following, next_of = np.unique((heads[trunk] * places + target[entry])[onward], return_inverse=True)
-        steps.append((at.size, entry, trunk, onward, next_of))
         at, held = following, np.bincount(next_of, moved[onward], following.size)
-    slowest = np.zeros(0)
-    for entries, entry, trunk, onward, next_of in reversed(steps):
-        time = load[trunk] / network.rates[trunk]
-        time[onward] = np.maximum(time[onward], slowest[next_of])
-        slowest = np.zeros(entries)
-        np.maximum.at(slowest, entry, time)
-    return load, slowest[of]
+    return load
 
 
-def fabric_loads(fabric: RailFabric, flows: pd.DataFrame, fault: str | None = None) -> pd.DataFrame:
+def fabric_loads(fabric: RailFabric | Wiring, flows: pd.DataFrame) -> pd.DataFrame:
     """Bytes and time of every link that flows use, a row for each direction, the busiest first.
 
     Columns from, to, kind, tier, bytes, bandwidth_Bps, time_s = bytes / bandwidth.
-    flows: columns source, target (GPUs from 0, domain by domain) and bytes; fault: a failed part of `FAULT_KINDS`.
+    fabric: whole, or the wiring that is left of one. flows: columns source, target (GPUs from 0, domain by domain) and
+    bytes.
     Raises ValueError for a flow whose GPU has failed, and for GPUs that are cut off from each other.
     """
-    network = _network(fabric, fault)
-    links, switches, size = _routed(network, flows)[0], network.wiring.switches, fabric.hb_switches
-    hb = [f"D{d}.HB{h}" for d in range(1, fabric.domains + 1) for h in range(1, size + 1)]
-    gpus = gpu_names(range(fabric.gpus), fabric.hb_domain_size)
-    tiers = np.array([*[0] * fabric.gpus, *[-1] * fabric.domains * size, *(switch.tier for switch in switches)])
+    network = _network(fabric)
+    hb_flows, network_flows = _by_interconnect(network, flows)
+    links = _joined([_over_domains(network, hb_flows), _over_network(network, network_flows)])
+    whole, switches = network.wiring.fabric, network.wiring.switches
+    size = whole.hb_switches
+    hb = [f"D{d}.HB{h}" for d in range(1, whole.domains + 1) for h in range(1, size + 1)]
+    gpus = gpu_names(range(whole.gpus), whole.hb_domain_size)
+    tiers = np.array([*[0] * whole.gpus, *[-1] * whole.domains * size, *(switch.tier for switch in switches)])
     names = np.array([*gpus, *hb, *(switch.name for switch in switches)], object)
     ends = tiers[np.stack([links.tail, links.head])]
     tier = np.where((ends <= 0).all(axis=0), -1, ends.max(axis=0))
@@ -287,111 +270,21 @@ def fabric_loads(fabric: RailFabric, flows: pd.DataFrame, fault: str | None = No
     return table.sort_values("time_s", ascending=False, kind="stable", ignore_index=True)
 
 
-def moved_to_other_rails(
-    fabric: RailFabric, flows: pd.DataFrame, cut: np.ndarray, one_neighbour: bool = False
-) -> pd.DataFrame:
-    """Flows, where those of GPUs with cut-off NICs move to other rails at both ends.
-
-    HB takes such a flow to GPUs of the source's domain, their rails to GPUs of equal rank in the target's domain, and
-    HB to the target.
-
-    Parameters
-    ----------
-    fabric
-        The whole fabric.
-    flows
-        Between domains, as `fabric_loads` takes them.
-    cut
-        GPUs whose NICs are cut off.
-    one_neighbour
-        Take the next rank whose NICs work at both ends, in place of equal parts over all of these ranks.
-
-    Returns
-    -------
-    Columns source, target, bytes, flow (place of the flow of which it is a part).
-
-    Raises
-    ------
-    ValueError
-        Where no NIC is left.
-    """
-    if not len(cut):
-        return flows.assign(flow=np.arange(len(flows)))
-    K, gone = fabric.hb_domain_size, np.zeros(fabric.gpus + 1, bool)
-    gone[[*cut, fabric.gpus]] = True
-    source, target = (flows[end].to_numpy(int) for end in ("source", "target"))
-    hit = gone[source] | gone[target]
-    (flow,), ranks = np.nonzero(hit), np.arange(K)
-    source, target, size = source[hit], target[hit], flows["bytes"].to_numpy(float)[hit]
-    here, there = (np.minimum((end // K * K)[:, None] + ranks, fabric.gpus) for end in (source, target))
-    works = ~gone[here] & ~gone[there]
-    if not works.any(axis=1).all():
-        first = int(np.argmin(works.any(axis=1)))
-        raise ValueError(f"flows from GPU {source[first]} to GPU {target[first]} have no NIC left to go by: drop them")
-    if one_neighbour:
-        broken = np.where(gone[source], source, target) % K
-        away = np.where(works, (ranks - broken[:, None]) % K, K)
-        works = away == away.min(axis=1)[:, None]
-    row, rank = np.nonzero(works)
-    part = (size / works.sum(axis=1))[row]
-    ways = ((source[row], here[row, rank]), (here[row, rank], there[row, rank]), (there[row, rank], target[row]))
-    moved = [pd.DataFrame({"source": a, "target": b, "bytes": part, "flow": flow[row]}) for a, b in ways]
-    kept = flows.loc[~hit, ["source", "target", "bytes"]].assign(flow=np.flatnonzero(~hit))
-    return pd.concat([kept, *moved], ignore_index=True)
-
-
 def gpu_names(ranks: Iterable[int], hb_domain_size: int) -> list[str]:
-    """Nodes of ranks (from 0), which fill HB domains in their order: rank 0 is "D1.GPU1"."""
+    """Names of ranks (from 0), which fill HB domains in their order: rank 0 is "D1.GPU1"."""
     return [f"D{rank // hb_domain_size + 1}.GPU{rank % hb_domain_size + 1}" for rank in ranks]
 
 
-def domain_ring(gpus: Listed, hb_domain_size: Listed) -> pd.DataFrame:
+def domain_ring(gpus: int, hb_domain_size: int) -> pd.DataFrame:
     """A flow of one byte from every GPU to the GPU of equal rank in the next HB domain, the last to the first."""
     ranks = np.arange(gpus)
     return pd.DataFrame({"source": ranks, "target": (ranks + hb_domain_size) % gpus, "bytes": 1.0})
 
 
-def flow_times(
-    fabric: RailFabric, flows: pd.DataFrame, fault: str | None = None, one_neighbour: bool = False
-) -> np.ndarray:
-    """Time of the busiest link that each flow uses while all of them run at once [s].
+def nic_bandwidth_share(fabric: RailFabric, flows: pd.DataFrame) -> float:
+    """Share of NIC bandwidth that flows get while all run at once, 1 where nothing but NICs limits them.
 
-    Parameters
-    ----------
-    fabric
-        The whole fabric.
-    flows
-        Between domains, as `fabric_loads` takes them.
-    fault
-        A failed part of `FAULT_KINDS`. Flows whose NIC it cuts off go by other rails.
-    one_neighbour
-        As for `moved_to_other_rails`.
-
-    Returns
-    -------
-    An entry for each flow.
-
-    Raises
-    ------
-    ValueError
-        As `fabric_loads` and `moved_to_other_rails`.
+    (Most bytes that a GPU sends or receives) / nic_Bps over the time of the busiest link. flows: as of `fabric_loads`.
     """
-    network = _network(fabric, fault)
-    moved = moved_to_other_rails(fabric, flows, network.cut, one_neighbour)
-    times = np.zeros(len(flows))
-    np.maximum.at(times, moved["flow"].to_numpy(), _routed(network, moved)[1])
-    return times
-
-
-def share_of_nic(fabric: RailFabric, flows: pd.DataFrame, times: np.ndarray) -> float:
-    """(Most bytes that a GPU sends or receives) / nic_Bps over the longest of `flow_times`."""
     most = max(np.bincount(flows[end], flows["bytes"]).max() for end in ("source", "target"))
-    return float(most / fabric.nic_rate_Bps / times.max())
-
-
-def nic_bandwidth_share(fabric: RailFabric, flows: Sequence[pd.DataFrame], fault: str | None = None) -> float:
-    """Share of NIC bandwidth that a job receives, 1 where nothing but NICs limits it: the least over its patterns.
-
-    Each pattern is alone on the fabric; fault: as for `flow_times`, and so are the errors.
-    """
-    return min((share_of_nic(fabric, some, flow_times(fabric, some, fault)) for some in flows), default=1.0)
+    return float(most / fabric.nic_rate_Bps / fabric_loads(fabric, flows)["time_s"].max())

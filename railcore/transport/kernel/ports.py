@@ -217,8 +217,8 @@ def take_packets(s, o, stage):
     first = s.start[stage] + first_turn(s, high - s.start[stage])
     marks = o.control != RCCC or stage < o.stages - 1  # credits rule the receiver's own link
     waiting = _list_waiting(s, s.start[stage], first, _list_waiting(s, first, high, 0))
-    for each in range(waiting):
-        port = np.int64(s.taken[each]["port"])
+    for place in range(waiting):
+        port = np.int64(s.taken[place]["port"])
         length = s.queue[port]["length"] - 1
         if is_held_up(s, o, port) or not (o.even or had_time(s, port)):
             continue
@@ -230,26 +230,26 @@ def take_packets(s, o, stage):
         s.taken[count]["mark"] = marks and _is_marked(s, o, port, length)
         count += 1
     s.tally[QUEUED] -= count
-    for each in range(count):
-        node, port = np.int64(s.taken[each]["node"]), np.int64(s.taken[each]["port"])
+    for place in range(count):
+        node, port = np.int64(s.taken[place]["node"]), np.int64(s.taken[place]["port"])
         second = s.pool[node, 1]
         s.queue[port]["head"] = second & ((1 << NEXT_BITS) - 1)
         second &= ~((np.int64(1) << NEXT_BITS) - 1)
-        s.pool[node, 1] = second | (np.int64(s.taken[each]["mark"]) << MARK_SHIFT)
+        s.pool[node, 1] = second | (np.int64(s.taken[place]["mark"]) << MARK_SHIFT)
     return count
 
 
 @inlined
-def _look_ahead(s, stage, each, last, buffered):
+def _look_ahead(s, stage, place, last, buffered):
     """Find the ports where a packet goes and came from, and ask for what it needs there."""
-    word = s.pool[s.taken[each]["node"], 0]
+    word = s.pool[s.taken[place]["node"], 0]
     if buffered:
-        s.taken[each]["came_over"] = came_over = _port_before(s, word, stage)
+        s.taken[place]["came_over"] = came_over = _port_before(s, word, stage)
         prefetch(s.held, came_over, 0)
     if last:
         prefetch(s.seen, flow_of(word), seq_of(word) >> 5)
     else:
-        s.taken[each]["to"] = to = _next_port(s, word, stage)
+        s.taken[place]["to"] = to = _next_port(s, word, stage)
         prefetch(s.queue, to, 0)
 
 
@@ -280,14 +280,14 @@ def pass_on(s, o, stage, count):
             prefetch(s.pool, s.queue[s.taken[step - AHEAD]["to"]]["tail"], 0)
         if step < 2 * AHEAD:
             continue
-        each = step - 2 * AHEAD
-        node, port = np.int64(s.taken[each]["node"]), np.int64(s.taken[each]["port"])
+        place = step - 2 * AHEAD
+        node, port = np.int64(s.taken[place]["node"]), np.int64(s.taken[place]["port"])
         s.passed[port] += 1
         if buffered:
-            _leave_buffer(s, o, np.int64(s.taken[each]["came_over"]))
+            _leave_buffer(s, o, np.int64(s.taken[place]["came_over"]))
         if o.loss > 0.0 and _is_lost(s, o, node):
             continue
         if last:
             receive_packet(s, o, node)
         else:
-            _enqueue(s, o, np.int64(s.taken[each]["to"]), port, node)
+            _enqueue(s, o, np.int64(s.taken[place]["to"]), port, node)
