@@ -146,7 +146,7 @@ def _faults(refusal: ValidationError) -> list[str]:
         keys.append(key)
         faults = wrong_kinds if error["type"].endswith("_type") else wrong_values
         faults.setdefault(key, []).append(_fault(key, error))
-    lines = list[str]()
+    lines: list[str] = []
     for key in dict.fromkeys(keys):
         below = any(other.startswith(f"{key}.") for other in keys)
         of_kind = [] if below else wrong_kinds.get(key, [])[:1]
