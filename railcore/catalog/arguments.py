@@ -57,7 +57,7 @@ Metres = Annotated[Quantity, Range(0, example="75 km")]
 MetresArray = Annotated[Quantities, Range(0, example="75 km")]
 Watts = Annotated[Quantity, Range(0, example="1.2 GW")]
 WattsArray = Annotated[Quantities, Range(0, example="1.2 GW")]
-EnergyPrice = Annotated[Quantity, Range(0, example="0.1 USD/kWh")]
+EnergyPrice = Annotated[Quantity, Range(0, 1e-5, example="0.1 USD/kWh")]  # at most 36 USD/kWh: more is another unit
 DollarsArray = Annotated[Quantities, Range(0, example="10 GUSD")]
 FlopRate = Annotated[Quantity, Range(0, example="1 PFLOP/s")]
 FlopRateArray = Annotated[Quantities, Range(0, example="1 PFLOP/s")]
@@ -241,6 +241,8 @@ class _Reader:
             return value
         least, most, infinite, above_0, _ = self.allowed
         finite = array[array != math.inf] if infinite and np.any(array == math.inf) else value
+        if self._example and np.any(array > most):
+            raise ValueError(f"{self.name} is {value!r}, more than {most:g}: give {wanted}")
         if above_0:
             checks.positive(self.name, finite)
         checks.at_least(self.name, finite, least, most)

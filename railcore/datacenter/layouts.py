@@ -169,7 +169,7 @@ class Layout:
     """A model on its racks; arrays of one shape. Where a model does not fit, `tensor` is 0 and the rest NaN.
 
     tensor: t [ranks].
-    layers_per_rack: g, replicas of one layer that share a rack.
+    layers_per_rack: g, the replicas of one layer that share a rack.
     racks_per_layer: racks for a layer in all datacenters together.
     racks_per_layer_here: y, racks for a layer in each datacenter. Other racks hold no replica.
     datacenters: that share the racks.

@@ -106,7 +106,7 @@ class Sizing:
             raise ValueError(f"power_w is {self.power_w!r}, which feeds no rack: give at least {needed} for one")
         if np.any(most["gpus"] < 1):
             of_rack = float(np.max(self.rack_gpus))
-            raise ValueError(f"most_gpus is {self.most_gpus!r}, which fills no rack: give gpus for one, {of_rack:,.0f}")
+            raise ValueError(f"gpus is {self.most_gpus!r}, which fills no rack: give at least {of_rack:,.0f}")
         binds = np.stack(np.broadcast_arrays(*(racks == self.racks for racks in most.values())), axis=-1)
         texts = [" and ".join(compress(most, row)) for row in binds.reshape(-1, len(most))]
         binding = np.reshape(texts, binds.shape[:-1])
@@ -371,6 +371,8 @@ class DatacenterSite:
         for name in ("racks", "rack_gpus", "datacenters"):
             checks.whole(name, getattr(self, name))
         if np.any(np.asarray(self.datacenters) > 1):
+            if np.any(np.isinf(np.asarray(self.wan_Bps, float))):
+                raise ValueError(f"datacenters is {self.datacenters!r}: give a finite wan_Bps, such as '100 Gbps'")
             checks.positive("wan_Bps", self.wan_Bps)
 
     @property

@@ -28,7 +28,7 @@ class PriceBook:
 
     Texts with a unit, such as "600 USD" or "25 W", are all of one dimension.
 
-    port: a switch port.
+    port: a switch port, which is its part of the price of a switch.
     transceiver: one end of an optical link.
     dac: a copper cable; None where the book has none, and `cable` may be another book's.
     circuit_port: a port of an optical circuit switch, at any link rate; None as for dac, with `circuit`.

@@ -4,6 +4,7 @@ Four words:
 
 - A candidate is a point on the map with all plants within a radius of it.
 - A place is a candidate that is chosen for a datacenter. Two chosen places share no plant.
+  `SiteOptions` are candidates with their power by a rule.
 - A split is k places that feed a demand together, and the power that each carries.
 - A siting is a list of places with a name, to be compared with others.
 

@@ -3,7 +3,7 @@
 With u_i = min(P_i, place cap) for a candidate's power P_i, d the demand, s the least share, y_i 1 for a chosen
 candidate and x_i its power, every split meets
 
-sum y_i = k, sum x_i = d, s d / k y_i <= x_i <= u_i y_i, sum of x_i over an authority <= its cap,
+sum y_i = k, sum x_i = d, (s d / k) y_i <= x_i <= u_i y_i, sum of x_i over an authority <= its cap,
 sum of y_i over the candidates that hold a plant <= 1 for each plant, y_i + y_j <= 1 where d_ij < least separation.
 
 "spare": max sum u_i y_i - d. `search.strongest_places` solves this programme; x follows in closed form
@@ -287,7 +287,9 @@ def find_places(
     survey: Survey = SURVEY,
     **terms: Any,
 ) -> FoundPlaces:
-    """The best k places that feed a demand together.
+    """The best k places that feed a demand together: nearest to each other, then with most spare power.
+
+    `area` says where places may be; nearness to its city does not count.
 
     Parameters
     ----------

@@ -80,9 +80,10 @@ def undominated_sites(
 ) -> np.ndarray:
     """Indices of the candidates that no other one replaces.
 
-    B replaces A where
+    Candidates are taken in order: with the fewest plants first, or by falling power where separation_m exceeds two
+    radii. One that is kept, B, replaces a later one, A, where
 
-    - B is kept and d(A, B) <= resolution_m;
+    - d(A, B) <= resolution_m;
     - B has at least A's power and, where either authority has a cap, A's authority;
     - the plants of B are among those of A. This is not asked where separation_m exceeds two radii: chosen places then
       cannot share a plant.

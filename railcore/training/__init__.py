@@ -25,8 +25,10 @@ Read the modules in this order:
     pipeline_schedule, stage            step 3
     critical_path, iteration            step 4, and `iteration_time` with its breakdown
 
-Beside them stand the bytes between all GPUs (`transfers`, `traffic`), published runs and the model's errors (`runs`,
-`run_file`, `prediction_error`), Megatron-LM's launch lines (`launch_lines`), and scaling laws (`scaling_laws`).
+Bytes of a step go on from `exchanges` (a micro-batch on one rank) to `transfers` (the step), `traffic` (each pair of
+GPUs, each NIC) and `network.topology.routed_flows` (each link). Beside them stand published runs and the model's
+errors (`runs`, `run_file`, `prediction_error`), Megatron-LM's launch lines (`launch_lines`), and scaling laws
+(`scaling_laws`).
 """
 
 import lazy_loader

@@ -95,7 +95,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     """
     n, m = stage.layers, np.ceil(batch / (d * b))
     per_layer, per_chunk = 1 / n, 1 / v  # divisions are what a search spends most of its time on
-    # What is never hidden of an exchange: the part of one layer, and what compute loses while the other parts run. With
+    # `least` is never hidden: 1 / n, as one layer has nothing beside it, and interference (1 - 1 / n). With
     # memory contention compute loses only while the HB interconnect is busy.
     slowed = setting.interference * (1 - per_layer)
     least, slows_on_hb = per_layer + slowed * (1 - setting.contends), slowed * setting.contends

@@ -1,8 +1,8 @@
 """What one rank sends in a training step: the one table that traffic, iteration time and the simulated step read.
 
 Symbols: h hidden, k copies of a token (top_k) of the model; t tensor ranks, u = s b h / c activation elements of one
-micro-batch, "in slices" where tensor ranks split them. Operators of a layer: attention and feed-forward, one where they
-are parallel (PaLM).
+micro-batch (in `rank` and `layer` u counts its tokens, without h), "in slices" where tensor ranks split them.
+Operators of a layer: attention and feed-forward, one where they are parallel (PaLM).
 
     kind      group           operation, and how often on one rank
     tensor    tensor          all_reduce of u for each operator, forward and backward
@@ -67,7 +67,7 @@ class Exchange(NamedTuple):
 
 
 def gathers(exchanges: Iterable[Exchange]) -> Any:
-    """How many AllGathers of unit_bytes take as long: a ReduceScatter is one, an AllReduce two."""
+    """AllGathers of unit_bytes that take as long as these exchanges: a ReduceScatter is one, an AllReduce two."""
     return sum((1 + (row.operation == "all_reduce")) * row.part * row.calls for row in exchanges)
 
 

@@ -1,4 +1,6 @@
-"""The share of its NIC that each kind of traffic gets on a fabric while it runs, in closed form.
+"""The share of its NIC that each kind of traffic gets on a fabric while it runs alone, in closed form.
+
+Kinds take turns on a NIC: `critical_path` adds them up.
 
 K GPUs of a job are in each HB domain (scale-up or NVLink domain), in the order of their ranks. Traffic between domains
 stays on its rail: ring neighbours have equal places in their domains, and where a target is on another rail the HB
@@ -46,7 +48,8 @@ _AT_A_TIME = 1 << 18  # groups x blocks, so that arrays stay in the processor's 
 class GroupShares(NamedTuple):
     """Shares of a NIC, 0 to 1, numbers or arrays of the groups' shape.
 
-    by_kind: of each kind of group: of rings, hops of the pipeline, and exchanges with experts that are forwarded.
+    by_kind: by names of groups (tensor, replica, ...): "pipeline" counts hops, "expert" a forwarded all-to-all, all
+        others rings.
     direct: of exchanges with experts that are not forwarded; 0 where rails do not meet.
     """
 

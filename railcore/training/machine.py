@@ -346,13 +346,13 @@ class Machine:
         start = (np.asarray(inside) > 1) * hb_latency + (np.asarray(domains) > 1) * nic_latency
         return LinkTimes(time + start, hb_s, nic_s)
 
-    def hop_link(self, inside: Flags, nic_share: PositiveArray = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    def hop_link(self, same_domain: Flags, nic_share: PositiveArray = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Bandwidth [bytes/s] and latency [s] of a hop between two GPUs: of a collective's call and one step.
 
-        inside: whether both are in one HB domain. nic_share: of the NIC's bandwidth that the hop gets.
+        same_domain: whether both are in one HB domain. nic_share: of the NIC's bandwidth that the hop gets.
         """
         (hb, nic), (hb_latency, nic_latency, call_latency, _) = self.reached(nic_share)
-        return np.where(inside, hb, nic), call_latency + np.where(inside, hb_latency, nic_latency)
+        return np.where(same_domain, hb, nic), call_latency + np.where(same_domain, hb_latency, nic_latency)
 
 
 @checked

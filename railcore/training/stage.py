@@ -282,6 +282,7 @@ def replica_exchanges(
             calls = np.where(phases["after"], buckets, layers) * (count > 0)
             links = links.plus(collective(element_bytes[what] * count, x, y, calls, share))
         for phase, sent in phases.items():
+            # Weights that are gathered after a step are charged before the next one.
             slot = f"in_{phase}" if phase != "after" else "after" if what == "gradients" else "before"
             link_times[slot] = link_times[slot].plus(links.times(sent))
     return link_times

@@ -11,6 +11,9 @@ Which member of a group sends to which depends on the algorithm; an all_to_all i
     hierarchical          rings: among the members in one HB domain, and among those at the same place in each domain,
                           which move 1 / x of the buffer with x members in a domain (kinds "... within", "... between")
     hierarchical_direct   the same with equal parts to every other in place of the rings
+
+"ring" is one ring in rank order: of x members in an HB domain one alone sends to the next domain, all of it. NCCL, and
+the iteration time, run x rings, so that each of x NICs carries 1 / x of that: "hierarchical" shows such a spread.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,6 +74,8 @@ def _repeated(rank: Ranks, parts: Iterable[TrafficMatrix]) -> NDArray[np.bool_]:
 class Traffic:
     """What N GPUs send each other in one iteration: a sparse matrix for each kind of traffic.
 
+    Links of switches are not in it: `network.topology.routed_flows` has them.
+
     Raises ValueError without any.
     """
 
@@ -78,7 +83,7 @@ class Traffic:
 
     def __post_init__(self) -> None:
         if not self.matrices:
-            raise ValueError("matrices is empty: the strategy sends nothing, give one with more than one rank")
+            raise ValueError("strategy is one GPU, which sends nothing: give more than one rank")
 
     @property
     def gpus(self) -> int:

@@ -52,7 +52,7 @@ class Transfer(NamedTuple):
     ranks: members of the group.
     per: what it is done once for, such as "layer".
     calls: times in a step, on the stage that has it most often.
-    message_bytes: of the whole operation.
+    message_bytes: the buffer that is gathered or reduced, whole; of an all_to_all and a send what one rank sends.
     stages: that have it: "every", "first", "last", "ends", "all but first" or "all but last"; the stage left out there
         makes (v - 1) / v of the calls.
     shares: share of `calls` that each stage makes [p], where the stages of "every" differ.

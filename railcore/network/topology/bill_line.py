@@ -16,7 +16,8 @@ class BillLine:
     scope: of SCOPES. Switches come with all their ports. Links between switches have both ends, links to hosts (NICs of
         GPUs, servers) the end at the switch or the whole copper cable; optics at the host are a scope of their own.
     units: what a book of prices by kind counts: ports of switches, ends of optical links, copper cables, NICs.
-    count: pieces to buy (switches, modules, cables, NICs); None where the book knows how many units a piece has.
+    count: pieces to buy (switches, modules, cables, NICs); None where the book knows how many units a piece has. A
+        switch of 64 ports has 64 units and a count of 1.
     tier: of the switch, or of the upper end of the link, 1 next to the hosts; 0 beside the network.
     network: that it belongs to, such as "scale-out" or "storage".
     item: of the catalog; "" where a book prices the kind.

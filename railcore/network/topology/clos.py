@@ -4,12 +4,11 @@ One construction serves every electrical fabric. A rail of R endpoints is a fold
 any-to-any layer above the pods joins them with an oversubscription s: infinite for rail-only (no layer), 1 for
 rail-optimized. A fat tree is one rail that holds every endpoint.
 
-Every switch of tier i < top has d = k/2 ports down and k/2 up (d = k s / (1 + s) below an oversubscribed layer); a top
-switch has k ports down. A block of tier i joins n blocks of tier i - 1: the switches that stand at the same place in
-their blocks, with u uplinks each, share ceil(u / w) switches through trunks of w = floor(d / n) links. Every child
-spreads its uplinks in the same way, so each tier carries what its children send, and the network has full bisection
-where s = 1, however raggedly it is filled.
-"""
+Every switch of tier i < top has d = k/2 ports down and k/2 up (d = k s / (1 + s) below an oversubscribed layer); a
+top switch has k ports down. A block of tier i joins n blocks of tier i - 1. Take the n switches at the same place in
+these blocks, each with u uplinks: they share ceil(u / w) switches of tier i. A trunk of w = floor(d / n) links joins
+each of them to each of those. Every child spreads its uplinks in the same way, so each tier carries what its children
+send, and the network has full bisection where s = 1, however raggedly it is filled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
