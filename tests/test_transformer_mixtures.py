@@ -220,11 +220,6 @@ def test_tensor_and_expert_ranks_hold_the_model_and_copies_besides(model, t, e):
     assert held.last_norm == model.last_norm
 
 
-def test_caches_of_latent_attention_hold_its_vectors():
-    latent = small(query_rank=48, kv_rank=16, rope_dim=4, value_dim=12)
-    assert (latent.cached_elements, small().cached_elements) == (16 + 4, 128)
-
-
 @given(models())
 def test_widths_that_follow_from_others_are_found_anew(model):
     other = dataclasses.replace(model, ffn_hidden=24, head_dim=6)

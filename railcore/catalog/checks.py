@@ -130,13 +130,6 @@ def whole(name: str, value: ArrayLike, least: float = 1, most: float | None = No
     return array.astype(np.int64)
 
 
-def seed_of(value: Any) -> int:
-    """A seed of draws: one whole number that 63 bits hold."""
-    if np.ndim(value):
-        raise ValueError(f"seed has shape {np.shape(value)}: give one whole number")
-    return int(whole("seed", value, 0, 2**63 - 1))
-
-
 def one_of(name: str, value: Any, choices: Iterable[Any]) -> Any:
     """One of the choices."""
     choices = list(choices)

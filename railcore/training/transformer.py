@@ -229,11 +229,6 @@ class Transformer:
         return [span for span in ((1 - full, self.window), (full, self.sequence_length)) if span[0]]
 
     @property
-    def cached_elements(self) -> int:
-        """Elements of a token that a layer keeps for later tokens: 2 k d, or the latent vector and the rotary key."""
-        return self.kv_rank + self.rope_dim if self.kv_rank else 2 * self.kv_heads * self.head_dim
-
-    @property
     def ffn_weights(self) -> int:
         """Weights of a dense feed-forward: m h f."""
         return self.ffn_matrices * self.hidden * self.ffn_hidden
