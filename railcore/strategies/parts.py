@@ -213,8 +213,10 @@ def search_parts(
         raise ValueError(f"hb_domain_size is {K}, more than gpus {gpus}: give at most {gpus}")
     names = [runtime] if isinstance(runtime, Runtime | str | None) else runtime
     runtimes = [as_runtime(name, machine) for name in names]
-    if not runtimes or len({software.name for software in runtimes}) < len(runtimes):
-        raise ValueError("runtime has no entry, or several of one name: give each a name of its own")
+    if not runtimes:
+        raise ValueError(f"runtime is {runtime!r}: give one, or a list of some")
+    if len({software.name for software in runtimes}) < len(runtimes):
+        raise ValueError(f"runtime is {runtime!r}, with one name twice: give each a name of its own")
     choices: list[str | Sequence[str]] = list(offload) if isinstance(offload, list) else [offload]
     offloads = [checked_offload(choice) for choice in choices]
     if not offloads or len(set(offloads)) < len(offloads):

@@ -31,7 +31,7 @@ STAGE_COLUMNS = (
 STAGES = ("first", "middle", "last")
 # Bytes a parameter: of Adam an operator at a time, 80 in eight kernels, and 12 to norm and clip the gradient.
 EAGER_UPDATE_BYTES = 92
-COPY_BYTES = 8  # bytes a parameter of bf16 gradients: 4 to join those of a layer, 4 to scale them
+COPY_BYTES = 8  # bytes per parameter of bf16 gradients: 4 to concatenate those of a layer, 4 to scale them
 ONCE_CALLS = 2  # AllReduces of a number over all ranks: the gradients' norm, and the loss
 _REPLICAS = ("replica", "expert_replica")  # groups that exchange gradients: of shared weights, and of experts
 _MANY = 2.0**30  # groups of p micro-batches, so many that their number no longer matters
