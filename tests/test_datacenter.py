@@ -247,7 +247,7 @@ def test_a_sweep_equals_its_points():
 def test_a_site_is_one_datacenter_until_more_are_given_with_their_wide_area():
     one = dc.datacenter_site(10, "DGX H100", "fp8_dense_rate")
     assert one.datacenters == 1 and one.one_way_delay_s == 0
-    with pytest.raises(ValueError, match="wan_Bps is inf"):
+    with pytest.raises(ValueError, match="datacenters is 2: give a finite wan_Bps"):
         dc.datacenter_site(10, "DGX H100", "fp8_dense_rate", datacenters=2)
     two = dc.datacenter_site(10, "DGX H100", "fp8_dense_rate", "flops2024")
     row = catalog.item("sites", "flops2024")

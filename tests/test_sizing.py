@@ -166,7 +166,7 @@ def test_a_site_takes_the_number_format_for_its_dense_rate():
         ({"budget_usd": None}, "budget_usd, power_w, gpus and racks are None: give one of them"),
         ({"budget_usd": 4.2e6}, "give at least 4,285,714 USD for one"),
         ({"power_w": 1e5}, "power_w is 100000.0, which feeds no rack: give at least 151.2 kW for one"),
-        ({"gpus": 71}, "gpus is 71, which fills no rack: give at least 72"),
+        ({"gpus": 71}, "gpus is 71, which fills no rack: give rack_gpus, 72"),
         ({"platform": "GH200"}, "no row 'price', needed for datacenter size"),
     ],
 )

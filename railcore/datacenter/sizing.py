@@ -106,7 +106,7 @@ class Sizing:
             raise ValueError(f"power_w is {self.power_w!r}, which feeds no rack: give at least {needed} for one")
         if np.any(most["gpus"] < 1):
             of_rack = float(np.max(self.rack_gpus))
-            raise ValueError(f"gpus is {self.most_gpus!r}, which fills no rack: give at least {of_rack:,.0f}")
+            raise ValueError(f"gpus is {self.most_gpus!r}, which fills no rack: give rack_gpus, {of_rack:,.0f}")
         binds = np.stack(np.broadcast_arrays(*(racks == self.racks for racks in most.values())), axis=-1)
         texts = [" and ".join(compress(most, row)) for row in binds.reshape(-1, len(most))]
         binding = np.reshape(texts, binds.shape[:-1])

@@ -203,10 +203,10 @@ def _on_dask(client: Any, points: Points, chunks: Sequence[Chunk], draws: int) -
     """Dask gives a chunk whose worker has died to another one; after three workers it gives up."""
     import distributed
 
-    base, tasks = client.scatter(points.base, broadcast=True), {}
-    for chunk in chunks:
+    tasks = {}
+    for chunk in chunks:  # each carries the spec: what is scattered is lost with the worker that holds it
         rows = {point: points.rows[point] for point in chunk.points}
-        tasks[client.submit(planned_chunk, base, rows, draws, pure=False)] = chunk
+        tasks[client.submit(planned_chunk, points.base, rows, draws, pure=False)] = chunk
     for future in distributed.as_completed(list(tasks)):
         chunk = tasks.pop(future)
         try:
