@@ -39,7 +39,6 @@ UnboundedArray = Annotated[ArrayLike, Range(0, infinite=True)]
 Positive = Annotated[float, Range(0, above_0=True)]
 PositiveArray = Annotated[Quantities, Range(0, above_0=True)]
 Share = Annotated[float, Range(0, 1)]
-ShareArray = Annotated[Quantities, Range(0, 1)]
 Flags = bool | NDArray[np.bool_]
 NonNegativeInt = Annotated[int, Range(0)]
 NonNegativeInts = Annotated[checks.Ints, Range(0)]
@@ -48,7 +47,6 @@ CountArray = Annotated[ArrayLike, Range(0, 2**36)]  # shares of one, too
 Listed = Annotated[int, Range(1, 2**22)]  # a count of what is made one by one, in memory
 Few = Annotated[int, Range(1, 2**10)]  # planes, and ports of a NIC
 Bandwidth = Annotated[Quantity, Range(0, example="400 Gbps")]
-BandwidthArray = Annotated[Quantities, Range(0, example="400 Gbps")]
 Bytes = Annotated[Quantity, Range(0, example="141 GB")]
 BytesArray = Annotated[Quantities, Range(0, example="141 GB")]
 Seconds = Annotated[Quantity, Range(0, example="5 ms")]
@@ -59,9 +57,15 @@ Watts = Annotated[Quantity, Range(0, example="1.2 GW")]
 WattsArray = Annotated[Quantities, Range(0, example="1.2 GW")]
 EnergyPrice = Annotated[Quantity, Range(0, 1e-5, example="0.1 USD/kWh")]  # at most 36 USD/kWh: more is another unit
 DollarsArray = Annotated[Quantities, Range(0, example="10 GUSD")]
-FlopRate = Annotated[Quantity, Range(0, example="1 PFLOP/s")]
-FlopRateArray = Annotated[Quantities, Range(0, example="1 PFLOP/s")]
 FlopArray = Annotated[Quantities, Range(0, example="1e25 FLOP")]
+PositiveShare = Annotated[float, Range(0, 1, above_0=True)]
+PositiveShareArray = Annotated[Quantities, Range(0, 1, above_0=True)]
+PositiveBandwidth = Annotated[Quantity, Range(0, above_0=True, example="400 Gbps")]
+PositiveBandwidthArray = Annotated[Quantities, Range(0, above_0=True, example="400 Gbps")]
+PositiveBytes = Annotated[Quantity, Range(0, above_0=True, example="141 GB")]
+PositiveBytesArray = Annotated[Quantities, Range(0, above_0=True, example="141 GB")]
+PositiveFlopRate = Annotated[Quantity, Range(0, above_0=True, example="1 PFLOP/s")]
+PositiveFlopRateArray = Annotated[Quantities, Range(0, above_0=True, example="1 PFLOP/s")]
 T = TypeVar("T")
 _EMPTY = inspect.Parameter.empty
 _PLAIN = frozenset((float, int, np.float64, np.int64))  # held against a range without an array

@@ -15,6 +15,9 @@ from railcore.catalog.arguments import (
     CountArray,
     DollarsArray,
     NonNegativeArray,
+    PositiveBandwidthArray,
+    PositiveBytesArray,
+    PositiveFlopRateArray,
     Quantities,
     Range,
     SecondsArray,
@@ -32,9 +35,6 @@ _DEFAULT_PLATFORM = "GB200 NVL72"
 _ROUNDING = 1 + 1e-12  # of a limit
 _Price = Annotated[Quantities, Range(0, above_0=True, example="10 GUSD")]
 _Power = Annotated[Quantities, Range(0, above_0=True, example="1.2 GW")]
-_Rate = Annotated[Quantities, Range(0, above_0=True, example="1 PFLOP/s")]
-_Memory = Annotated[Quantities, Range(0, above_0=True, example="141 GB")]
-_Bandwidth = Annotated[Quantities, Range(0, above_0=True, example="400 Gbps")]
 
 
 @checked
@@ -70,8 +70,8 @@ class Sizing:
     rack_usd: _Price
     rack_w: _Power
     rack_gpus: Annotated[Quantities, Range(0, above_0=True)]
-    gpu_dense_flops: _Rate
-    gpu_memory_bytes: _Memory
+    gpu_dense_flops: PositiveFlopRateArray
+    gpu_memory_bytes: PositiveBytesArray
     gpu_sparse_flops: Annotated[Any, Range(0, example="1 PFLOP/s")] = np.nan  # a NaN is read, too
     compute_share: Annotated[Quantities, Range(0, 1, above_0=True)] = 1.0
     network_share: Annotated[Quantities, Range(0, 1)] = 0.0
@@ -356,11 +356,11 @@ class DatacenterSite:
 
     racks: Any
     rack_gpus: Any
-    gpu_rate: _Rate
-    memory_bytes: _Memory
-    hb_Bps: _Bandwidth
-    nic_Bps: _Bandwidth
-    host_Bps: _Bandwidth
+    gpu_rate: PositiveFlopRateArray
+    memory_bytes: PositiveBytesArray
+    hb_Bps: PositiveBandwidthArray
+    nic_Bps: PositiveBandwidthArray
+    host_Bps: PositiveBandwidthArray
     wan_Bps: Annotated[Quantities, Range(0, infinite=True, example="400 Gbps")] = np.inf
     datacenters: Any = 1
     one_way_delay_s: SecondsArray = 0.0

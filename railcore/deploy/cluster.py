@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import Count, NonNegativeInt, Unbounded, checked
+from railcore.catalog.arguments import Count, NonNegativeInt, PositiveBandwidth, Unbounded, checked
 from railcore.catalog.units import show
 from railcore.deploy.server import pcie_bandwidth
-from railcore.network.switches import LinkRate, SwitchModel, switch_model, usual_networks
+from railcore.network.switches import SwitchModel, switch_model, usual_networks
 from railcore.network.topology.bill_line import Bill
 from railcore.network.topology.clos import Parts
 from railcore.network.topology.rails import RailFabric, default_bandwidth
@@ -252,13 +252,13 @@ class Cluster:
     rails: NonNegativeInt = 0
     rails_per_switch: NonNegativeInt = 1
     oversubscription: Unbounded = math.inf
-    nic_Bps: LinkRate = field(default_factory=lambda: _typical_Bps("scale-out"))
-    hb_Bps: LinkRate = field(default_factory=lambda: default_bandwidth("hb"))
+    nic_Bps: PositiveBandwidth = field(default_factory=lambda: _typical_Bps("scale-out"))
+    hb_Bps: PositiveBandwidth = field(default_factory=lambda: default_bandwidth("hb"))
     hb_switches: NonNegativeInt = 1
     pcie_generation: NonNegativeInt = 5
-    frontend_Bps: LinkRate = field(default_factory=lambda: _typical_Bps("frontend"))
-    management_Bps: LinkRate = field(default_factory=lambda: _typical_Bps("management"))
-    storage_Bps: LinkRate = field(default_factory=lambda: _typical_Bps("storage"))
+    frontend_Bps: PositiveBandwidth = field(default_factory=lambda: _typical_Bps("frontend"))
+    management_Bps: PositiveBandwidth = field(default_factory=lambda: _typical_Bps("management"))
+    storage_Bps: PositiveBandwidth = field(default_factory=lambda: _typical_Bps("storage"))
     gateways: Count = 1
     management_servers: Count = 1
     storage_servers: Count = 1

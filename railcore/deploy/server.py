@@ -17,10 +17,9 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import Count, NonNegativeInt, checked
+from railcore.catalog.arguments import Count, NonNegativeInt, PositiveBandwidth, checked
 from railcore.catalog.checks import one_of, whole
 from railcore.catalog.units import counted, significant
-from railcore.network.switches import LinkRate
 
 NETWORK = "network"
 SERVER_LINKS = ("hb", "pcie", "ethernet")  # kinds of edges
@@ -58,9 +57,9 @@ class Server:
     """
 
     gpus: Count
-    hb_link_Bps: LinkRate
+    hb_link_Bps: PositiveBandwidth
     nics: Count
-    nic_Bps: LinkRate
+    nic_Bps: PositiveBandwidth
     pcie_generation: NonNegativeInt
     chip_links: Sequence[int] = ()
     baseboards: Count = 1

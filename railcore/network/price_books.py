@@ -9,9 +9,8 @@ import numpy as np
 
 from railcore import catalog
 from railcore.catalog import units
-from railcore.catalog.arguments import Count, Quantity, checked, si
+from railcore.catalog.arguments import Count, PositiveBandwidth, Quantity, checked, si
 from railcore.catalog.checks import at_least, one_of, positive
-from railcore.network.switches import LinkRate
 from railcore.network.topology.bill_line import BillLine
 
 DEFAULT_BOOK = "street2025"  # of the catalog: gives what a book of one's own leaves out, powers or copper
@@ -63,7 +62,7 @@ class PriceBook:
     name: str = field(default="given", kw_only=True)
     copper_name: str = field(default="", kw_only=True)
     circuit_name: str = field(default="", kw_only=True)
-    rate_Bps: LinkRate | None = field(default=None, kw_only=True)
+    rate_Bps: PositiveBandwidth | None = field(default=None, kw_only=True)
     source_Bps: float | None = field(default=None, kw_only=True)
     copper_source_Bps: float | None = field(default=None, kw_only=True)
     unit: str = field(default="", kw_only=True)
@@ -163,7 +162,7 @@ class PriceBook:
         return (f"{what} of {self.name} are of {links}",)
 
     @checked
-    def at_rate(self, rate_Bps: LinkRate) -> "PriceBook":
+    def at_rate(self, rate_Bps: PositiveBandwidth) -> "PriceBook":
         """The book for links of another rate, all times (rate / its own) ** rate_exponent; `label`, `warnings` say so.
 
         Light passes a circuit switch at any rate: its port stays what it is. Raises ValueError for a book without a
@@ -423,7 +422,7 @@ def power_book(name: str) -> PriceBook:
 
 @checked
 def matching_books(
-    prices: str, powers: str | None = None, rate_Bps: LinkRate | None = None
+    prices: str, powers: str | None = None, rate_Bps: PositiveBandwidth | None = None
 ) -> tuple[PriceBook, PriceBook]:
     """Prices and peak powers for the links of one network.
 

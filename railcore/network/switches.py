@@ -3,15 +3,12 @@
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated
 
 from railcore import catalog
 from railcore.catalog import files
-from railcore.catalog.arguments import Count, Quantity, Range, checked
+from railcore.catalog.arguments import Count, PositiveBandwidth, checked
 from railcore.catalog.tables import read_csv
 from railcore.catalog.units import Gbps, either, number
-
-LinkRate = Annotated[Quantity, Range(0, above_0=True, example="400 Gbps")]
 
 
 @checked
@@ -27,7 +24,7 @@ class SwitchModel:
 
     name: str
     ports: Count
-    port_Bps: LinkRate
+    port_Bps: PositiveBandwidth
     slower: tuple[tuple[float, int], ...] = ()
     made_by = "SwitchModel(name, ports, port_Bps) or switch_model(name)"
 

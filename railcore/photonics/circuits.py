@@ -22,9 +22,8 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import units
-from railcore.catalog.arguments import Bytes, Listed, Seconds, SecondsArray, checked
+from railcore.catalog.arguments import Bytes, Listed, PositiveBandwidth, Seconds, SecondsArray, checked
 from railcore.catalog.checks import one_of
-from railcore.network.switches import LinkRate
 from railcore.photonics.control_plane import catalog_control_plane
 from railcore.photonics.simulation import (
     RAIL,
@@ -71,7 +70,7 @@ class PhotonicCircuits(RailNetwork):
     frontend_bytes: Bytes = 0.0
     frontend_s: Seconds | None = None
     frontend_kinds: tuple[str, ...] = ()
-    frontend_Bps: LinkRate | None = None
+    frontend_Bps: PositiveBandwidth | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,6 +9,10 @@ from railcore.catalog.arguments import (
     Count,
     NonNegative,
     NonNegativeInt,
+    PositiveBandwidth,
+    PositiveBytes,
+    PositiveFlopRate,
+    PositiveShare,
     Quantity,
     Range,
     Seconds,
@@ -18,10 +22,6 @@ from railcore.catalog.arguments import (
 from railcore.network.topology.failed_part import FailedPart
 from railcore.training.group_shares import Fabric
 
-_Fraction = Annotated[float, Range(0, 1, above_0=True)]
-_Rate = Annotated[Quantity, Range(0, above_0=True, example="1 PFLOP/s")]
-_Bandwidth = Annotated[Quantity, Range(0, above_0=True, example="400 Gbps")]
-_Memory = Annotated[Quantity, Range(0, above_0=True, example="141 GB")]
 ATTENTION_TOKENS = 4096  # of the sequences on which rates of attention are given
 
 
@@ -42,14 +42,14 @@ class GpuRates:
     window_keys: keys that a window takes more than it has, for whole tiles and masks.
     """
 
-    linear_rate: _Rate
-    bf16_rate: _Rate
-    linear_fraction: _Fraction
-    bf16_fraction: _Fraction
-    attention_fraction: _Fraction
+    linear_rate: PositiveFlopRate
+    bf16_rate: PositiveFlopRate
+    linear_fraction: PositiveShare
+    bf16_fraction: PositiveShare
+    attention_fraction: PositiveShare
     processors: Count
     rank_spread: Share
-    unaligned_share: _Fraction = 1.0
+    unaligned_share: PositiveShare = 1.0
     attention_ramp: NonNegative = 0.0
     attention_kernels: tuple[tuple[str, float], ...] = ()
     attention_shapes: tuple[tuple[str, float], ...] = ()
@@ -67,11 +67,11 @@ class GpuMemory:
     reserved_bytes: for the runtime's context, its communication buffers and fragments [bytes].
     """
 
-    memory_bytes: _Memory
-    memory_Bps: _Bandwidth
-    memory_fraction: _Fraction
+    memory_bytes: PositiveBytes
+    memory_Bps: PositiveBandwidth
+    memory_fraction: PositiveShare
     reserved_bytes: Bytes
-    cast_fraction: _Fraction
+    cast_fraction: PositiveShare
 
 
 @checked
@@ -90,11 +90,11 @@ class GpuLinks:
     """
 
     hb_domain_size: Count
-    hb_Bps: _Bandwidth
-    hb_fraction: _Fraction
+    hb_Bps: PositiveBandwidth
+    hb_fraction: PositiveShare
     hb_latency_s: Seconds
-    nic_Bps: _Bandwidth
-    nic_fraction: _Fraction
+    nic_Bps: PositiveBandwidth
+    nic_fraction: PositiveShare
     nic_latency_s: Seconds
     call_latency_s: Seconds = 0.0
     multicast_latency_s: Annotated[Quantity, Range(0, infinite=True, example="5 ms")] = math.inf
@@ -129,8 +129,8 @@ class HostWork:
     backward_operators: NonNegativeInt
     dropless_serial_share: Share
     exchange_hidden_share: Share
-    host_Bps: _Bandwidth
-    host_memory_Bps: _Bandwidth
+    host_Bps: PositiveBandwidth
+    host_memory_Bps: PositiveBandwidth
 
 
 @checked

@@ -19,6 +19,8 @@ from railcore import catalog
 from railcore.catalog.arguments import (
     Positive,
     PositiveArray,
+    PositiveFlopRateArray,
+    PositiveShareArray,
     Quantities,
     Range,
     checked,
@@ -33,9 +35,7 @@ _JOINT_COEFFICIENTS = ("N_c", "D_c", "alpha_N", "alpha_D")
 _DEPTH_LAW = "Levine"
 _UNBOUNDED = (0.0, np.inf)
 _Flop = Annotated[Quantities, Range(0, above_0=True, example="1e25 FLOP")]
-_FlopRate = Annotated[Quantities, Range(0, above_0=True, example="1 PFLOP/s")]
 _Seconds = Annotated[Quantities, Range(0, above_0=True, example="30 days")]
-_Utilization = Annotated[ArrayLike, Range(0, 1, above_0=True)]
 
 
 @checked
@@ -85,12 +85,16 @@ class ScalingLaw:
         return self.loss_of(parameters, tokens)
 
     @checked
-    def training_time(self, parameters: PositiveArray, flops: _FlopRate, utilization: _Utilization = 1.0) -> np.ndarray:
+    def training_time(
+        self, parameters: PositiveArray, flops: PositiveFlopRateArray, utilization: PositiveShareArray = 1.0
+    ) -> np.ndarray:
         """Training time for which a size is loss-optimal [s]: t = C(N) / (u F); flops F [FLOP/s], utilization u."""
         return self.compute(parameters) / (np.asarray(flops, float) * np.asarray(utilization, float))
 
     @checked
-    def parameters_after(self, time: _Seconds, flops: _FlopRate, utilization: _Utilization = 1.0) -> np.ndarray:
+    def parameters_after(
+        self, time: _Seconds, flops: PositiveFlopRateArray, utilization: PositiveShareArray = 1.0
+    ) -> np.ndarray:
         """Loss-optimal parameters of a training time [s] on a machine: N(u F t)."""
         return self.parameters(np.asarray(time, float) * (np.asarray(flops, float) * np.asarray(utilization, float)))
 

@@ -15,10 +15,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from railcore import catalog
-from railcore.catalog.arguments import MetresArray, Quantity, Range, checked
+from railcore.catalog.arguments import MetresArray, PositiveBandwidth, Quantity, Range, checked
 from railcore.catalog.units import counted
 from railcore.deploy import cabling
-from railcore.network.switches import LinkRate
 
 DECODER = "KP4 decoder"  # of the catalog's latencies: error correction of all links
 ETHERNET_CODE = "KP4"  # of the catalog's wide_area
@@ -42,7 +41,7 @@ class DelayPath:
 
     ends: str
     switches: Sequence[str]
-    link_Bps: LinkRate
+    link_Bps: PositiveBandwidth
     packet_bytes: PacketBytes
     code: str = ETHERNET_CODE
     store_and_forward: bool = False

@@ -14,13 +14,13 @@ from railcore.catalog.arguments import (
     Metres,
     NonNegativeInt,
     NonNegativeInts,
+    PositiveBandwidth,
     Range,
     Seconds,
     Share,
     checked,
 )
 from railcore.catalog.checks import Floats, Ints, whole
-from railcore.network.switches import LinkRate
 from railcore.network.topology.rails import RailFabric
 from railcore.network.topology.wiring import whole_wiring
 from railcore.transport import delay
@@ -33,7 +33,7 @@ SKIPPED = -1  # a stage that a pair does not pass: both ends are under one switc
 
 @checked
 def hop_latencies(
-    link_Bps: LinkRate, cable_m: Metres | None = None, switch: str = "SN5600", nic: str = "ConnectX-7"
+    link_Bps: PositiveBandwidth, cable_m: Metres | None = None, switch: str = "SN5600", nic: str = "ConnectX-7"
 ) -> dict[str, float]:
     """The latencies of a `PathFabric`, from the catalog [s]: `LATENCIES` by name.
 
@@ -90,7 +90,7 @@ class PathFabric:
 
     leaf: NonNegativeInts
     uplinks: NonNegativeInt
-    link_Bps: LinkRate
+    link_Bps: PositiveBandwidth
     group: NonNegativeInts = field(default_factory=lambda: np.zeros(0, np.int64))
     pod: NonNegativeInts = field(default_factory=lambda: np.zeros(0, np.int64))
     cores: NonNegativeInt = 0
@@ -296,7 +296,7 @@ class PathFabric:
 def leaf_spine(
     hosts: Hosts,
     hosts_per_leaf: Count,
-    link_Bps: LinkRate,
+    link_Bps: PositiveBandwidth,
     oversubscription: Annotated[float, Range(1)] = 1.0,
     **options: Any,
 ) -> PathFabric:

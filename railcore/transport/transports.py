@@ -11,12 +11,13 @@ from railcore.catalog.arguments import (
     NonNegative,
     NonNegativeInt,
     Positive,
+    PositiveBandwidth,
+    PositiveShare,
     Quantity,
     Range,
     Seconds,
     checked,
 )
-from railcore.network.switches import LinkRate
 from railcore.transport.delay import Duration
 
 Balancing = Literal["single path", "flowlets", "oblivious", "bitmap", "reps", "mixed"]
@@ -24,7 +25,6 @@ Overflow = Literal["trim", "drop", "pause"]
 Recovery = Literal["selective", "go-back-n"]
 Pacing = Literal["steady", "marks", "trims"]
 BALANCINGS, OVERFLOWS, RECOVERIES, PACINGS = map(get_args, (Balancing, Overflow, Recovery, Pacing))
-_Share = Annotated[float, Range(0, 1, above_0=True)]
 _Size = Annotated[Quantity, Range(0, above_0=True, example="1 MB")]
 
 
@@ -45,7 +45,7 @@ class Pulls(Control):
     credit_rate: of the receiver, as a share of its link.
     """
 
-    credit_rate: _Share
+    credit_rate: PositiveShare
 
 
 @checked
@@ -68,15 +68,15 @@ class Nscc(Control):
     target_round_trips: Positive
     fast_delay_s: Seconds
     quick_targets: Positive
-    cut: _Share
-    smoothing: _Share
+    cut: PositiveShare
+    smoothing: PositiveShare
     proportional: NonNegative
     fair: NonNegative
     fast: NonNegative
     creep: NonNegative
     adjust_bytes: _Size
     period_s: Duration
-    reference_Bps: LinkRate
+    reference_Bps: PositiveBandwidth
     reference_rtt_s: Duration
 
 
@@ -97,14 +97,14 @@ class Rccc(Control):
         1 - pace_cut (mean share - pace_marks).
     """
 
-    credit_rate: _Share
+    credit_rate: PositiveShare
     pacing: Pacing
     pace_period_s: Duration
-    pace_step: _Share
+    pace_step: PositiveShare
     pace_growth: Positive
-    pace_marks: _Share
-    pace_cut: _Share
-    pace_least: _Share
+    pace_marks: PositiveShare
+    pace_cut: PositiveShare
+    pace_least: PositiveShare
 
 
 @checked
@@ -120,13 +120,13 @@ class Dcqcn(Control):
     dcqcn_least_share: least rate, as a share of the link.
     """
 
-    dcqcn_smoothing: _Share
+    dcqcn_smoothing: PositiveShare
     dcqcn_timer_s: Duration
     dcqcn_notice_s: Seconds
     dcqcn_counter_bytes: _Size
     dcqcn_step_Bps: Bandwidth
     dcqcn_fast_step_Bps: Bandwidth
-    dcqcn_least_share: _Share
+    dcqcn_least_share: PositiveShare
 
 
 CONTROLS = {"line rate": LineRate, "NSCC": Nscc, "RCCC": Rccc, "pulls": Pulls, "DCQCN": Dcqcn}  # in the kernel's order
@@ -153,9 +153,9 @@ class Queues:
     marking: bool
     mark_low_packets: NonNegative
     mark_high_packets: NonNegative
-    mark_low_share: _Share
-    mark_high_share: _Share
-    mark_probability: _Share
+    mark_low_share: PositiveShare
+    mark_high_share: PositiveShare
+    mark_probability: PositiveShare
     pause_packets: Count
     resume_packets: NonNegativeInt
     buffer_bytes: _Size

@@ -6,9 +6,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from railcore import catalog
-from railcore.catalog.arguments import Count, Few, Listed, NonNegativeInt, Unbounded, checked
+from railcore.catalog.arguments import Count, Few, Listed, NonNegativeInt, PositiveBandwidth, Unbounded, checked
 from railcore.catalog.derived_fields import derive, given
-from railcore.network.switches import LinkRate
 from railcore.network.topology.clos import ClosLayout, Parts, clos_layout, rail_parts, rail_size
 
 if TYPE_CHECKING:
@@ -54,8 +53,8 @@ class HBDomains:
 
     gpus: Count
     hb_domain_size: Count
-    nic_Bps: LinkRate | None = field(default=None, kw_only=True)
-    hb_Bps: LinkRate | None = field(default=None, kw_only=True)
+    nic_Bps: PositiveBandwidth | None = field(default=None, kw_only=True)
+    hb_Bps: PositiveBandwidth | None = field(default=None, kw_only=True)
     hb_switches: NonNegativeInt = field(default=1, kw_only=True)
     warnings: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
