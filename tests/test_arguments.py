@@ -227,7 +227,7 @@ def test_what_is_checked_looks_the_same():
 def test_help_shows_annotations_in_few_letters():
     """Signatures were up to 2,300 letters long."""
     functions = [getattr(railcore, name) for name in railcore.__all__ if inspect.isfunction(getattr(railcore, name))]
-    assert max(len(str(inspect.signature(function))) for function in functions) < 600
+    assert max(len(str(inspect.signature(function))) for function in functions) < 520
     shown = str(inspect.signature(search))
     assert shown.startswith(
         "(model: Transformer | str, machine: Machine | str, gpus: int, global_batch: int | Sequence[int], "

@@ -101,7 +101,7 @@ def bill_table(
     powers
         Book of peak powers [W]; None for prices alone.
     include
-        Which lines count: scopes out of "switches", "switch links", "host links", "host optics".
+        Which lines count: scopes out of "switches", "switch links", "host links", "host optics", "NICs".
 
     Returns
     -------

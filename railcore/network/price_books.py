@@ -34,7 +34,7 @@ class PriceBook:
     typical_port: in a book of powers, what a switch port draws on average; None where the book has none.
     ends_per_module: ends of links that one optical module serves: 2 for a twin-port one.
     name: where the numbers come from; tables show it.
-    copper_name: book of the catalog whose copper counts where this one has none; "" for `cable`'s own. It is read when
+    copper_name: book of the catalog whose copper counts where this one has none; "" for no such book. It is read when
         it is asked for.
     circuit_name: the same for ports of circuit switches.
     rate_Bps: link rate of the parts, one direction [bytes/s], or None.

@@ -73,9 +73,9 @@ def training_goodput(
     rates
         "value", "low" or "high" of the catalog's failure rates, repair times, checkpoint and restart.
     checkpoint_time
-        Time to write a checkpoint [s]; by default the catalog's.
+        Time that training stands still for a checkpoint [s]; by default the catalog's.
     restart_time
-        Time from a stop to the next step [s]; by default the catalog's.
+        Time from a stop until training goes on, lost work left out [s]; by default the catalog's.
     offload
         What stays in the host's memory: "none", or one or several of "optimizer", "activations", "weights".
 

@@ -195,9 +195,9 @@ class PhotonicRails(HBDomains):
     fibres_per_port: of a NIC port, each on a port of the circuit switch: 2 where the directions have one each.
     transceivers_per_gpu: of its NIC; 0 for one for each NIC port.
     rails_per_switch: 1 by default, a switch for each rail and plane; None for as many as fit.
-    nic_Bps: bandwidth of a GPU's NIC, one direction [bytes/s]; by default the catalog's.
-    hb_Bps: bandwidth of a GPU inside its HB domain, one direction [bytes/s]; by default that of DGX H100.
-    hb_switches: HB switches of a domain, which share its bandwidth.
+    nic_Bps: of a GPU's NIC, one direction [bytes/s]; None: a job takes its machine's.
+    hb_Bps: of a GPU into its HB domain, one direction [bytes/s]; None: a job takes its machine's.
+    hb_switches: of a domain, each joining all its GPUs; 0 for a full mesh of GPUs.
 
     Raises ValueError where a rail does not fit into its switch, with the largest cluster. Source: photonic2025, Fig. 1.
 

@@ -43,8 +43,8 @@ class HBDomains:
 
     gpus: N.
     hb_domain_size: K, GPUs of an HB domain; at most all GPUs.
-    nic_Bps: of a GPU's NIC, one direction [bytes/s]; None where it is not given.
-    hb_Bps: of a GPU into its HB domain, one direction [bytes/s]; None where it is not given.
+    nic_Bps: of a GPU's NIC, one direction [bytes/s]; None: a job takes its machine's.
+    hb_Bps: of a GPU into its HB domain, one direction [bytes/s]; None: a job takes its machine's.
     hb_switches: of a domain, each joining all its GPUs; 0 for a full mesh of GPUs.
     warnings: what is odd but allowed, by `domain_warnings`.
 
