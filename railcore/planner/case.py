@@ -11,7 +11,7 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog.arguments import quantity
-from railcore.catalog.units import show, year
+from railcore.catalog.units import counted, show, year
 from railcore.datacenter.operation import OperatingPrices
 from railcore.deploy.cluster import Cluster
 from railcore.deploy.cluster_cost import cluster_network_parts
@@ -26,15 +26,16 @@ from railcore.network.price_books import (
 )
 from railcore.network.reliability import host_gpus
 from railcore.network.switches import switch_model, usual_networks
-from railcore.planner.spec import PowerSpec, PriceSpec, SiteSpec, Spec
+from railcore.planner.spec import JobSpec, PowerSpec, PriceSpec, SiteSpec, Spec
 from railcore.strategies.gpu_counts import gpu_counts, near_batches
 from railcore.strategies.splits import allowed_values
-from railcore.training.launch_lines import megatron_run
+from railcore.training.hugging_face import predicting_layers
+from railcore.training.launch_lines import MegatronRun, megatron_run
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
-from railcore.training.transformer import Transformer, as_model
+from railcore.training.transformer import Transformer, catalog_model
 
 if TYPE_CHECKING:
     from railcore.siting.areas import Area
@@ -198,8 +199,8 @@ def area_of(spec: SiteSpec) -> "Area":
 
 def case_of(spec: Spec) -> Case:
     """The case of a spec. Raises ValueError by dotted key for what the models refuse."""
-    with _Blamed("job.model"):
-        model = as_model(spec.job.model) if isinstance(spec.job.model, str) else _own_model(spec.job.model)
+    run = _launched(spec)
+    model, warnings = _model(spec.job, run)
     rack = catalog.item("platforms", spec.cluster.platform)
     with _Blamed("cluster and job.precision"):
         machine = catalog_machine(rack.name, spec.job.precision, spec.cluster.hb_domain_size, spec.cluster.nic)
@@ -223,11 +224,13 @@ def case_of(spec: Spec) -> Case:
                 rates = [show(rate, "bps") for rate in (book.source_Bps, machine.nic_Bps)]
                 raise ValueError(f"{book.name} is of {rates[0]} links, NICs have {rates[1]}: give a nearer book")
     runtime = as_runtime(spec.job.runtime, machine)
-    batch = _batch(spec, model, row)
+    alone = run is not None and run.model is model and spec.job.batch is None
+    batch = run.global_batch if run is not None and alone else _batch(spec, model, row)
     if spec.site is not None:
         with _Blamed("site"):
             area_of(spec.site)
-    strategy, warnings = _own_strategy(spec, model, int(rack["gpus"]), batch)
+    strategy = (run.strategy, run.global_batch) if run else _own_mapping(spec, int(rack["gpus"]), batch)
+    warnings += tuple(f"job.launch: {text}." for text in run.warnings) if run else ()
     if machine.hb_domain_size > int(rack["gpus"]):
         larger = f"HB domains of {machine.hb_domain_size:,} GPUs are larger than {rack.name}, of {int(rack['gpus'])}"
         warnings = (*warnings, f"{larger}: the price and power of what joins its servers are not counted.")
@@ -248,9 +251,94 @@ class _Blamed:
             raise ValueError(f"{self.key}: {error}") from None
 
 
+def _launched(spec: Spec) -> MegatronRun | None:
+    """What job.launch starts. Tokens that it does not say are those of job.model, where that is given too."""
+    job, cluster = spec.job, spec.cluster
+    if job.launch is None:
+        return None
+    gpus = _gpus(spec, int(catalog.item("platforms", cluster.platform)["gpus"]))
+    if gpus is None:
+        raise ValueError("job.launch needs a number of GPUs: give cluster.gpus or cluster.racks")
+    if not job.launch.strip():
+        raise ValueError("job.launch is empty: give a line such as --tensor-model-parallel-size 8 ..., or leave it out")
+    beside = _given_model(job)
+    with _Blamed("job.launch"):
+        return megatron_run(job.launch, gpus, beside.vocabulary if beside else None)
+
+
+def _gpus(spec: Spec, rack_gpus: int) -> int | None:
+    """GPUs that are asked for; None where a budget, a power or a goal decides."""
+    return spec.cluster.gpus or (spec.cluster.racks * rack_gpus if spec.cluster.racks else None)
+
+
+def _model(job: JobSpec, run: MegatronRun | None) -> tuple[Transformer, tuple[str, ...]]:
+    """The model of a job, and what is odd about it. Raises ValueError where a launch line beside it says another."""
+    model = _given_model(job)
+    if model is None:
+        line = run.model if run else None
+        if line is None:
+            raise ValueError(f"job.launch: {'; '.join(run.warnings) if run else 'no line'}: give job.model too")
+        if job.sequence_length not in (None, line.sequence_length):
+            raise ValueError(
+                f"job.sequence_length is {job.sequence_length}, --seq-length of job.launch {line.sequence_length}: "
+                "leave one out"
+            )
+        return line, ()
+    if run and run.model:
+        _check_same(run.model, model)
+    if job.config is None:
+        return model, ()
+    texts, predicting = [], predicting_layers(job.config)
+    if job.sequence_length is None:
+        texts.append(
+            f"job.config: sequences are of {model.sequence_length:,} tokens, the longest that the model takes: give "
+            "job.sequence_length, that of the training."
+        )
+    if predicting:
+        texts.append(
+            f"job.config: {counted(predicting, 'layers')} for further tokens (num_nextn_predict_layers) not modelled."
+        )
+    return model, tuple(texts)
+
+
+def _given_model(job: JobSpec) -> Transformer | None:
+    """The model of job.model or job.config; None where a launch line says it alone."""
+    changes = {} if job.sequence_length is None else {"sequence_length": job.sequence_length}
+    if job.config is not None:
+        with _Blamed("job.config"):
+            return Transformer.from_config(job.config, **changes)
+    if job.model is None:
+        return None
+    with _Blamed("job.model"):
+        if isinstance(job.model, str):
+            return catalog_model(job.model, **changes)
+        if changes and job.model.get("sequence_length", job.sequence_length) != job.sequence_length:
+            raise ValueError(f"sequence_length is {job.model['sequence_length']}, and another in job: leave one out")
+        return _own_model({**job.model, **changes})
+
+
+_NO_SIZES = ("name", "imbalance")  # of a model, which a launch line does not say
+
+
+def _check_same(line: Transformer, model: Transformer) -> None:
+    """Raises ValueError naming every size in which a launch line's model is another than the job's."""
+    unused = () if {line.mixture_layers, model.mixture_layers} - {line.layers, model.layers} else ("ffn_hidden",)
+    faults = []
+    for size in fields(Transformer):
+        of_line, of_model = getattr(line, size.name), getattr(model, size.name)
+        # Megatron-LM's window may count the token itself apart.
+        near = 1 if size.name == "window" and line.window and model.window else 0
+        if size.name not in (*_NO_SIZES, *unused) and abs(of_line - of_model) > near:
+            faults.append(f"{size.name} is {of_line} in the line and {of_model} in job.model")
+    if faults:
+        raise ValueError(f"job.launch: {'; '.join(faults)}: give the same, or leave job.model out")
+
+
 def _own_model(sizes: Mapping[str, Any]) -> Transformer:
     names = [size.name for size in fields(Transformer)]
     if stray := [name for name in sizes if name not in names]:
+        if here := Transformer.foreign_names.get(stray[0]):
+            raise ValueError(f"{stray[0]} is {here} here: give {here}, or the whole config.json as job.config")
         raise ValueError(f"{stray[0]} is no size: the nearest are {catalog.nearest_names(stray[0], names)}")
     needed = [size.name for size in fields(Transformer) if size.default is MISSING and size.default_factory is MISSING]
     if missing := [name for name in needed if name not in ("name", *sizes)]:
@@ -259,35 +347,31 @@ def _own_model(sizes: Mapping[str, Any]) -> Transformer:
     return Transformer(**{"name": "own model", **sizes})
 
 
-def _own_strategy(
-    spec: Spec, model: Transformer, rack_gpus: int, batch: float | int
-) -> tuple[tuple[Strategy, int] | None, tuple[str, ...]]:
-    """The strategy of job.mapping or job.launch with its batch [sequences], and warnings of the line."""
-    job, cluster = spec.job, spec.cluster
-    racks = math.ceil(cluster.gpus / rack_gpus) if cluster.gpus else cluster.racks
-    if job.launch is not None:
-        gpus = cluster.gpus or (racks * rack_gpus if racks else None)
-        if gpus is None:
-            raise ValueError("job.launch needs a number of GPUs: give cluster.gpus or cluster.racks")
-        with _Blamed("job.launch"):
-            run = megatron_run(job.launch, gpus)
-            for name in ("layers", "hidden", "heads") if run.model else ():
-                if (line := getattr(run.model, name)) != (own_size := getattr(model, name)):
-                    raise ValueError(f"the line's model has {name} {line}, job.model {own_size}: give the same model")
-        return (run.strategy, run.global_batch), tuple(f"job.launch: {text}" for text in run.warnings)
-    if job.mapping is None:
-        return None, ()
+def _own_mapping(spec: Spec, rack_gpus: int, batch: float | int) -> tuple[Strategy, int] | None:
+    """The strategy of job.mapping with its batch [sequences]; without data it takes all GPUs."""
+    if spec.job.mapping is None:
+        return None
+    gpus = _gpus(spec, rack_gpus)
     with _Blamed("job.mapping"):
-        mapping = dict(job.mapping)
+        mapping = dict(spec.job.mapping)
         sequences = mapping.pop("global_batch", None)
+        if "data" not in mapping:
+            replica = Strategy(**{name: mapping[name] for name in _OF_REPLICA if name in mapping}).gpus
+            if gpus is None or gpus % replica:
+                why = f"{gpus:,} GPUs are no multiple of" if gpus else "the cluster has no number of GPUs beside"
+                raise ValueError(f"data is missing, and {why} tensor x context x pipeline = {replica}: give data")
+            mapping["data"] = gpus // replica
         strategy = Strategy(**mapping)
-        if racks and strategy.gpus > racks * rack_gpus:
-            raise ValueError(f"it takes {strategy.gpus:,} GPUs of {racks * rack_gpus:,}: give one of fewer")
+        if gpus and strategy.gpus > gpus:
+            raise ValueError(f"it takes {strategy.gpus:,} GPUs of {gpus:,}: give one of fewer")
         if sequences is None:
             step = strategy.data * strategy.micro_batch
             sequences = batch if isinstance(batch, int) else max(round(batch / step), 1) * step
         strategy.microbatches(sequences)
-    return (strategy, int(sequences)), ()
+    return strategy, int(sequences)
+
+
+_OF_REPLICA = ("tensor", "context", "pipeline")
 
 
 def _switch_ports(spec: Spec, rate_Bps: float) -> int:
@@ -331,10 +415,10 @@ def _batch(spec: Spec, model: Transformer, row: catalog.Item | None) -> float | 
     if asked is None:
         if row is None or "batch" not in row:
             raise ValueError(f'job.batch is missing, and the catalog has none of {model.name}: give it, "4M tokens"')
-        usual = row.row("batch")
-        if usual.unit != "tokens":
+        usual, length = row.row("batch"), row["sequence_length"]
+        if usual.unit != "tokens" and model.sequence_length == length:
             return int(usual.value)
-        tokens = usual.value
+        tokens = usual.value * (1 if usual.unit == "tokens" else length)
     else:
         try:
             tokens = quantity(asked if "tokens" in asked else "", "16M tokens")

@@ -113,9 +113,11 @@ class ClusterSpec(SpecSection):
 class JobSpec(SpecSection):
     """What is trained."""
 
-    model: ModelName | dict[str, Any] = Field(
-        description='of the catalog, such as "Llama-3 405B"; or [job.model] with sizes'
+    model: ModelName | dict[str, Any] | None = Field(
+        None, description='of the catalog, such as "Llama-3 405B"; or [job.model] with sizes, or config, or launch'
     )
+    config: dict[str, Any] | None = Field(None, description="a config.json of Hugging Face in place of model")
+    sequence_length: Count | None = Field(None, description="tokens of a sequence; by default the model's own")
     tokens: Tokens | None = Field(None, description='of the training, 15e12 or "15T"; by default the model\'s own')
     batch: Count | str | None = Field(
         None, description='sequences, or "16M tokens": the nearest that divides; by default the model\'s own'
@@ -125,7 +127,9 @@ class JobSpec(SpecSection):
     offload: Literal[OFFLOADS] | list[Literal[OFFLOADS]] = Field("none", description="what the host's memory holds")
     search: dict[str, Any] = Field({}, description="values allowed of columns of strategies, such as context = 1")
     mapping: dict[str, Any] | None = Field(None, description="a strategy of your own beside the best: tensor = 8, ...")
-    launch: str | None = Field(None, description="a Megatron-LM launch line beside the best")
+    launch: str | None = Field(
+        None, description="a Megatron-LM launch line beside the best; alone it says the model too"
+    )
 
 
 class CandidateSpec(SpecSection):
@@ -263,7 +267,7 @@ class UncertaintySpec(SpecSection):
 
 
 class Spec(SpecSection):
-    """A cluster and its job. Only cluster.platform, its size and job.model have no default."""
+    """A cluster and its job. Only cluster.platform, its size and the model have no default."""
 
     title: str = Field("", description="of the page")
     cluster: ClusterSpec

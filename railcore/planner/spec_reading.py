@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from railcore.catalog import units
 from railcore.planner.spec import Spec, nearest, section_at
+from railcore.training.hugging_face import read_config
 
 
 def read_spec(spec: Spec | Mapping[str, Any] | str | Path) -> Spec:
@@ -33,18 +34,30 @@ def read_spec(spec: Spec | Mapping[str, Any] | str | Path) -> Spec:
 def _named_values(spec: Mapping[str, Any] | str | Path) -> tuple[str, dict[str, Any]]:
     """What messages call a spec, and its values."""
     if isinstance(spec, Mapping):
-        return "spec", dict(spec)
-    name, text = "spec", str(spec)
+        return "spec", _with_config(spec, Path())
+    name, text, folder = "spec", str(spec), Path()
     if "\n" not in text:
+        folder = Path(text).parent
         name = Path(text).name
         try:
             text = Path(text).read_text(encoding="utf-8-sig")
         except OSError as error:
             raise ValueError(f"spec {text!r} cannot be read ({error.strerror}): give a TOML file") from None
     try:
-        return name, tomllib.loads(text)
+        return name, _with_config(tomllib.loads(text), folder)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name} is no TOML: {error}") from None
+
+
+def _with_config(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Values of a spec with what the file of job.config holds, which stands in the folder of the spec."""
+    job = values.get("job")
+    if not isinstance(job, Mapping) or not isinstance(job.get("config"), str | Path):
+        return dict(values)
+    try:
+        return {**values, "job": {**job, "config": read_config(folder / Path(job["config"]).expanduser())}}
+    except ValueError as error:
+        raise ValueError(f"job.{error}") from None
 
 
 def spec_values(spec: Mapping[str, Any] | str | Path) -> tuple[dict[str, Any], Path]:
@@ -112,6 +125,11 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
         yield "limits.carbon beside find needs operation.carbon: the site is not known before the cluster is"
     if find and "cost" in limits and "site" in values and "electricity" not in operation:
         yield "limits.cost beside find and site needs operation.electricity: the site is not known before it"
+    models = [key for key in ("model", "config") if key in job]
+    if isinstance(values.get("job"), Mapping) and not models and "launch" not in job:
+        yield 'job has no model: give model, such as "Llama-3 405B", or config, or a launch line with its sizes'
+    if len(models) > 1:
+        yield "job.model is given beside job.config: give one of them"
     if "mapping" in job and "launch" in job:
         yield "job.mapping is given beside job.launch: give one of them"
     yield from _network_contradictions(network)

@@ -1,38 +1,23 @@
 """Reading a Megatron-LM launch line: its parallel sizes, batch and model. Argument names are Megatron-LM's."""
 
-import argparse
-import ast
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from railcore.catalog import near_names
+from railcore import catalog
 from railcore.catalog.arguments import Count, NonNegativeInt, checked
+from railcore.training.launch_arguments import read_line
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import SHARDING, Transformer
 
-_NUMBERS = (
-    "tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size expert-model-parallel-size "
-    "expert-tensor-parallel-size num-layers-per-virtual-pipeline-stage num-virtual-stages-per-pipeline-rank "
-    "micro-batch-size global-batch-size world-size nnodes nproc-per-node num-layers hidden-size num-attention-heads "
-    "ffn-hidden-size seq-length num-query-groups kv-channels max-position-embeddings num-experts moe-router-topk "
-    "moe-ffn-hidden-size moe-shared-expert-intermediate-size moe-router-num-groups moe-router-group-topk q-lora-rank "
-    "kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim vocab-size padded-vocab-size"
-).split()
-_SWITCHES = (
-    "sequence-parallel recompute-activations use-distributed-optimizer use-torch-fsdp2 use-megatron-fsdp "
-    "use-custom-fsdp use-tp-pp-dp-mapping group-query-attention swiglu untie-embeddings-and-output-weights "
-    "disable-bias-linear use-rotary-position-embeddings multi-latent-attention "
-    "account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split"
-).split()
-_WORDS = {
-    "recompute-granularity": ("selective", "full"),
-    "data-parallel-sharding-strategy": ("no_shard", "optim", "optim_grads", "optim_grads_params"),
-    "position-embedding-type": ("learned_absolute", "rope", "mrope", "relative", "none"),
-}
-_PATTERNS = ("moe-layer-freq", "window-attn-skip-freq", "window-size")  # whole numbers, or lists of them
+_CHUNKS = (
+    "num-layers-per-virtual-pipeline-stage",
+    "num-virtual-stages-per-pipeline-rank",
+    "virtual-pipeline-model-parallel-size",
+    "pipeline-model-parallel-layout",
+)
+_MOST_LAYERS, _MOST_LETTERS = 10**4, 2**12  # of a layout
 _ENDS = ("account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split")
 _LATENT = {
     "kv-lora-rank": 32,
@@ -40,11 +25,9 @@ _LATENT = {
     "qk-pos-emb-head-dim": 64,
     "v-head-dim": 128,
 }  # Megatron-LM's defaults
-_SHARDING = dict(zip(_WORDS["data-parallel-sharding-strategy"], SHARDING, strict=True))
-_MATTERS = "parallel latent lora expert moe head layer hidden fp8 recompute overlap shard offload attention".split()
-_MOST_LAYERS = 10**4  # that a list in the line may have
-_MOST_LETTERS = 2**16
-_DEFAULT_VOCABULARY = 50257  # GPT-2's tokenizer, the example scripts' own
+_SHARDING = dict(zip(("no_shard", "optim", "optim_grads", "optim_grads_params"), SHARDING, strict=True))
+_VOCABULARIES = {"Llama2Tokenizer": 32000, "GPT2BPETokenizer": 50257}  # tokens, by --tokenizer-type
+_DEFAULT_TOKENIZER = "GPT2BPETokenizer"  # the example scripts' own
 
 
 @dataclass(frozen=True)
@@ -66,25 +49,26 @@ def megatron_run(
     Parameters
     ----------
     args
-        The line (torchrun's words included), or its words.
+        The line (torchrun's or srun's words included), or its words.
     gpus
         GPUs N, where the line does not say it.
     vocabulary
-        Tokens V before padding, where the line has a tokenizer and no --vocab-size.
+        Tokens V before padding, where the line has a tokenizer and no --vocab-size; by default those of the tokenizer
+        where the catalog has its model, else GPT-2's.
 
     Returns
     -------
-    `MegatronRun`: model, strategy, global_batch, and warnings: the arguments that are not used and what had to be
-    assumed.
+    `MegatronRun`: model, strategy, global_batch, and warnings: what had to be assumed, and the arguments that are not
+    used and may change time or memory.
 
     Raises
     ------
     ValueError
-        For what contradicts or does not divide.
+        For what contradicts or does not divide, and for a model that is not modelled, by the argument that says so.
 
     References
     ----------
-    Megatron-LM, megatron/training/arguments.py.
+    Megatron-LM, megatron/training/arguments.py; all names that are known: data/launch_arguments.csv.
 
     Examples
     --------
@@ -98,20 +82,35 @@ def megatron_run(
     >>> run.strategy.tensor, run.strategy.data, run.global_batch
     (8, 8, 64)
     """
-    options, warnings = _read(args)
-    if vocabulary:
-        options["vocab-size"] = vocabulary
-    fields = _strategy(options, gpus, warnings)
-    model = _model(options, warnings)
+    options, warnings = read_line(args)
+    assumed = list[str]()
+    fields = _strategy(options, gpus, warnings, assumed)
+    model = _model(options, vocabulary, warnings, assumed)
+    if assumed:
+        warnings.append(f"assumed, for the line does not say it: {', '.join(assumed)}")
     strategy = Strategy(**fields, warnings=tuple(warnings))
     batch = options.get("global-batch-size") or strategy.data * strategy.micro_batch
     strategy.microbatches(batch)
     odd = strategy.check(model, batch) if model else ()
+    if _device_layers(options, strategy.pipeline):  # uneven stages are meant
+        odd = tuple(text for text in odd if not text.startswith("layers "))
     return MegatronRun(strategy, model, batch, strategy.warnings + odd)
 
 
-def _strategy(options: dict[str, Any], gpus: int | None, warnings: list[str]) -> dict[str, Any]:
-    """Fields of `Strategy` that the line says; what had to be assumed is added to the warnings."""
+def _strategy(options: dict[str, Any], gpus: int | None, warnings: list[str], assumed: list[str]) -> dict[str, Any]:
+    """Fields of `Strategy` that the line says.
+
+    Parameters
+    ----------
+    options, gpus
+        Arguments of the line by name, and GPUs by another way.
+    warnings, assumed
+        To which texts are added.
+
+    Returns
+    -------
+    Values by field.
+    """
     ways = ("tensor-model", "context", "pipeline-model")
     tensor, context, pipeline = (options.get(f"{way}-parallel-size", 1) for way in ways)
     world, replica = _world(options, gpus), tensor * context * pipeline
@@ -121,159 +120,162 @@ def _strategy(options: dict[str, Any], gpus: int | None, warnings: list[str]) ->
             f"{tensor} x {context} x {pipeline} = {replica}"
         )
     if not world:
-        warnings.append("no world size in the line: data-parallel size 1 is assumed")
+        assumed.append("data-parallel size 1 (no number of GPUs)")
     if "micro-batch-size" not in options:
-        warnings.append("no --micro-batch-size in the line: 1 is assumed")
+        assumed.append("--micro-batch-size 1")
+    sliced = "sequence-parallel" in options
+    if sliced and tensor == 1:
+        warnings.append("--sequence-parallel does nothing with --tensor-model-parallel-size 1")
     fields: dict[str, Any] = {
         "tensor": tensor,
         "context": context,
         "pipeline": pipeline,
         "data": max(world // replica, 1),
-        "expert": _expert(options, tensor),
+        "expert": _expert(options),
+        "whole_experts": _whole_experts(options, tensor),
         "interleave": _interleave(options, pipeline),
+        "ends_as_layers": _ends_as_layers(options, pipeline, warnings),
         "micro_batch": options.get("micro-batch-size", 1),
         "recompute": _recompute(options),
-        "sequence_parallel": "sequence-parallel" in options,
+        "sequence_parallel": sliced and tensor > 1,
         "sharding": _sharding(options),
     }
-    if ends := [name for name in _ENDS if name in options]:
-        if ends == [*_ENDS]:
-            fields["ends_as_layers"] = True
-        else:
-            warnings.append(f"--{ends[0]} is not used without the other end's")
     if "use-tp-pp-dp-mapping" in options:
         fields["order"] = ("tensor", "context", "pipeline", "data")
     return fields
 
 
-class _Once(argparse.Action):
-    """Stores a value; a second, different one is refused."""
-
-    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
-        before = getattr(namespace, self.dest, values)
-        if before != values:
-            raise argparse.ArgumentError(self, f"is given twice, as {before} and {values}: keep one")
-        setattr(namespace, self.dest, values)
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(
-            f"is {text!r}: give a positive whole number (a variable's value, not its name)"
-        )
-    return int(text)
-
-
-def _pattern(text: str) -> int | list[int]:
-    """A whole number, or the numbers of a Python expression of lists with + and *, such as ([0]*3+[1]*58)."""
-    try:
-        pattern = _listed(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, TypeError):
-        pattern = []
-    if not pattern or (isinstance(pattern, list) and not all(isinstance(number, int) for number in pattern)):
-        raise argparse.ArgumentTypeError(f"is {text!r}: give a whole number, or a list such as ([0]*3+[1]*58)")
-    return pattern
-
-
-def _listed(node: ast.expr) -> Any:
-    """Value of a whole number, a list, or a sum or product of these. Raises ValueError for anything else."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value <= _MOST_LAYERS:
-        return int(node.value)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_listed(node.operand)
-    if isinstance(node, ast.List | ast.Tuple):
-        return [_listed(element) for element in node.elts]
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return [*_listed(node.left), *_listed(node.right)]
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        left, right = _listed(node.left), _listed(node.right)
-        part, times = (left, right) if isinstance(left, list) else (right, left)
-        if len(part) * times <= _MOST_LAYERS:
-            return part * times
-    raise ValueError("neither a number nor a list")
-
-
-def _parser() -> argparse.ArgumentParser:
-    """Megatron-LM's arguments that matter here; those that a line does not have are not in the result."""
-    settings: dict[str, Any] = {"add_help": False, "allow_abbrev": False, "exit_on_error": False}
-    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, **settings)
-    for name in _NUMBERS:
-        parser.add_argument(f"--{name}", dest=name, type=_whole, action=_Once)
-    for name in _PATTERNS:
-        parser.add_argument(f"--{name}", dest=name, type=_pattern, action=_Once)
-    for name, words in _WORDS.items():
-        parser.add_argument(f"--{name}", dest=name, choices=words, action=_Once)
-    for name in _SWITCHES:
-        parser.add_argument(f"--{name}", dest=name, action="store_true")
-    return parser
-
-
-def _read(args: str | Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Arguments that are used, by name, and a text for each one that is not."""
-    text = args if isinstance(args, str) else " ".join(map(str, args))
-    if len(text) > _MOST_LETTERS:
-        raise ValueError(f"args has {len(text):,} letters: give a launch line of {_MOST_LETTERS:,} at most")
-    if text.strip() and "--" not in text:
-        raise ValueError(f"args is {text[:60]!r}: give a line with options, such as --tensor-model-parallel-size 8")
-    words = shlex.split(args.replace("\\\n", " "), comments=True) if isinstance(args, str) else list(map(str, args))
-    dashed = [re.sub("^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in words]
-    try:
-        used, others = _parser().parse_known_args(dashed)
-    except argparse.ArgumentError as error:
-        raise ValueError(f"{error.argument_name} {error.message}") from None
-    return vars(used), [_unused(word[2:].partition("=")[0]) for word in others if word.startswith("--")]
-
-
-def _unused(name: str) -> str:
-    """The warning about an argument that is not used. Raises ValueError where it looks like a misspelt one that is."""
-    arguments = [*_NUMBERS, *_SWITCHES, *_PATTERNS, *_WORDS]
-    initials = [size for size in arguments if "parallel-size" in size and name == f"{size[0]}p"]  # tp, pp, cp, ep
-    near = near_names(name, arguments, alike=0.85) or initials
-    if near:
-        raise ValueError(f"--{name} is unknown: Megatron-LM has --{near[0]}")
-    matters = any(part in name for part in _MATTERS)
-    return f"--{name} is not used" + (", and may change the model or its time" if matters else "")
-
-
 def _world(options: dict[str, Any], gpus: int | None) -> int:
     """GPUs by every way the line says it, which must agree; 0 where it does not."""
     ways = {"gpus": gpus or 0, "--world-size": options.get("world-size", 0)}
-    if "nproc-per-node" in options:
-        ways["--nnodes x --nproc-per-node"] = options.get("nnodes", 1) * options["nproc-per-node"]
+    nodes = options.get("nnodes", options.get("nodes", 1))
+    by_node = [name for name in ("nproc-per-node", "ntasks-per-node", "gpus-per-node") if name in options]
+    if by_node and ("nproc-per-node" in by_node or "nodes" in options):
+        ways[f"--nnodes x --{by_node[0]}"] = nodes * options[by_node[0]]
+    elif "ntasks" in options:
+        ways["--ntasks"] = options["ntasks"]
     said = {way: size for way, size in ways.items() if size}
     if len(set(said.values())) > 1:
         raise ValueError(f"{', '.join(f'{way} is {size}' for way, size in said.items())}: give one number of GPUs")
     return max(said.values(), default=0)
 
 
-def _expert(options: dict[str, Any], tensor: int) -> int:
-    expert, wide = options.get("expert-model-parallel-size", 1), options.get("expert-tensor-parallel-size", tensor)
-    if wide != tensor:
-        raise ValueError(
-            f"--expert-tensor-parallel-size is {wide}: experts are cut like the other layers here, give {tensor}"
-        )
+def _expert(options: dict[str, Any]) -> int:
+    expert = options.get("expert-model-parallel-size", 1)
     if expert > 1 and "num-experts" not in options and "num-layers" in options:
         raise ValueError(f"--expert-model-parallel-size is {expert} without --num-experts: give it, or drop the first")
-    return expert
+    return int(expert)
+
+
+def _whole_experts(options: dict[str, Any], tensor: int) -> bool:
+    """Whether a tensor rank holds whole experts; by default they are cut as the other layers are."""
+    slices = options.get("expert-tensor-parallel-size", tensor)
+    if "num-experts" not in options and _expert(options) == 1:
+        return False  # a dense model
+    if slices not in (1, tensor):
+        raise ValueError(
+            f"--expert-tensor-parallel-size is {slices}: experts are whole or cut like the other layers here, give "
+            f"1 or {tensor}"
+        )
+    return bool(slices < tensor)
 
 
 def _interleave(options: dict[str, Any], pipeline: int) -> int:
-    chunk_layers, chunks = "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank"
-    if chunk_layers in options and chunks in options:
-        raise ValueError(f"--{chunk_layers} and --{chunks} are both given: keep one")
-    if (chunk_layers in options or chunks in options) and pipeline == 1:
+    """Model chunks of a stage, which three arguments and the layout say."""
+    given = [name for name in _CHUNKS if name in options]
+    if len(given) > 1:
+        raise ValueError(f"--{given[0]} and --{given[1]} are both given: keep one")
+    if not given:
+        return 1
+    if given[0] == "pipeline-model-parallel-layout":
+        return len(_layout_stages(options, pipeline)) // pipeline
+    if pipeline == 1:
         raise ValueError("virtual pipeline stages are given with --pipeline-model-parallel-size 1: give 2 or more")
-    if chunk_layers not in options:
-        return options.get(chunks, 1)
-    layers, chunk = options.get("num-layers", 0), options[chunk_layers]
+    if given[0] != "num-layers-per-virtual-pipeline-stage":
+        return int(options[given[0]])
+    layers, chunk = options.get("num-layers", 0), options[given[0]]
     ends = [name for name in _ENDS if name in options]
     if not layers or (layers + len(ends)) % (pipeline * chunk):
         counted = f" with {' and '.join(f'--{name}' for name in ends)}" if ends else ""
         raise ValueError(
-            f"--{chunk_layers} is {chunk} and --num-layers is {layers or 'missing'}{counted}: give layers that "
+            f"--{given[0]} is {chunk} and --num-layers is {layers or 'missing'}{counted}: give layers that "
             f"{pipeline} pipeline ranks x {chunk} divide"
         )
-    return (layers + len(ends)) // (pipeline * chunk)
+    return int((layers + len(ends)) // (pipeline * chunk))
+
+
+def _layout_stages(options: dict[str, Any], pipeline: int) -> list[str]:
+    """Stages of --pipeline-model-parallel-layout, of letters: E embedding, t layer, m predicting layer, L loss.
+
+    Raises ValueError for a layout that is none, or that does not fit the other arguments.
+    """
+    name = "pipeline-model-parallel-layout"
+    given = text = options[name].replace(",", "")
+    if len(text) > _MOST_LETTERS or any(int(times) > _MOST_LAYERS for times in re.findall(r"\d{1,9}", text)):
+        raise ValueError(f"--{name} is {given[:60]!r}: give one of fewer layers")
+    for part in (r"\(([EtmL|]+)\)\*(\d+)", r"([EtmL|])\*(\d+)"):  # what is in brackets first
+        while (found := re.search(part, text)) and len(text) < _MOST_LAYERS:
+            text = text[: found.start()] + found[1] * int(found[2]) + text[found.end() :]
+    if not re.fullmatch(r"E[t|]*[tm|]*L", text):
+        raise ValueError(f"--{name} is {given!r}: give stages of E, t, m and L, such as Et*3|(tt|)*29mL")
+    stages, layers = text.split("|"), options.get("num-layers", text.count("t"))
+    if len(stages) % pipeline:
+        raise ValueError(f"--{name} has {len(stages)} stages: give a multiple of {pipeline} pipeline ranks")
+    for letter, argument, count in (("t", "num-layers", layers), ("m", "mtp-num-layers", _predicting(options))):
+        if text.count(letter) != count:
+            raise ValueError(f"--{name} has {text.count(letter)} x {letter}: give as many as --{argument}, {count}")
+    return stages
+
+
+def _device_layers(options: dict[str, Any], pipeline: int) -> list[int]:
+    """Layers of each pipeline rank where the line lists them, by a layout or the numbers of the ends; else none."""
+    if "pipeline-model-parallel-layout" in options:
+        stages = _layout_stages(options, pipeline)
+        return [sum(stage.count("t") for stage in stages[rank::pipeline]) for rank in range(pipeline)]
+    ends = [options.get(f"decoder-{end}-pipeline-num-layers") for end in ("first", "last")]
+    layers, given = options.get("num-layers", 0), [count for count in ends if count]
+    if not given or not layers:
+        return []
+    rest, ranks = layers - sum(given), pipeline - len(given)
+    if rest < 0 or (rest % ranks if ranks > 0 else rest or ranks):
+        raise ValueError(
+            f"--num-layers is {layers}, {' and '.join(map(str, given))} of them at the ends: give as many as "
+            f"{ranks} other pipeline ranks divide"
+        )
+    middle = [rest // ranks] * ranks if ranks else []
+    return [*([ends[0]] if ends[0] else []), *middle, *([ends[1]] if ends[1] else [])]
+
+
+def _ends_as_layers(options: dict[str, Any], pipeline: int, warnings: list[str]) -> bool:
+    """Whether embedding and loss take the place of a layer each; a text is added where stages are modelled otherwise.
+
+    Listed layers are taken for the nearer of both: even stages, or ends with a layer less than the others.
+    """
+    if given := [name for name in _ENDS if name in options]:
+        if given != [*_ENDS]:
+            warnings.append(f"--{given[0]} is not used without the other end's")
+        return given == [*_ENDS]
+    counts = _device_layers(options, pipeline)
+    if not counts or pipeline == 1:
+        return False
+    said, modelled = (max(counts), counts[0], counts[-1]), dict[bool, tuple[int, int, int]]()
+    for ends in (False, True):
+        most = -(-(sum(counts) + 2 * ends) // pipeline)
+        spare = min(pipeline * most - sum(counts), most) if _predicting(options) else ends
+        modelled[ends] = most, most - ends, most - spare
+    ends = min(modelled, key=lambda ends: [abs(one - other) for one, other in zip(modelled[ends], said, strict=True)])
+    if modelled[ends] != said:
+        most, first, last = modelled[ends]
+        warnings.append(
+            f"pipeline ranks of {', '.join(map(str, counts))} layers are modelled as {first} on the first, {last} on "
+            f"the last and {most} on the others"
+        )
+    return ends
+
+
+def _predicting(options: dict[str, Any]) -> int:
+    """Layers that predict further tokens (MTP)."""
+    return int(options.get("mtp-num-layers", 0))
 
 
 def _recompute(options: dict[str, Any]) -> str:
@@ -296,23 +298,39 @@ def _sharding(options: dict[str, Any]) -> str:
         return "weights"
     plain = "optimizer" if "use-distributed-optimizer" in options else "none"
     if "data-parallel-sharding-strategy" not in options:
-        return plain
+        return "weights" if "use-megatron-fsdp" in options else plain
     if not {"use-megatron-fsdp", "use-custom-fsdp"} & set(options):
         raise ValueError("--data-parallel-sharding-strategy needs --use-megatron-fsdp: give it, or drop the strategy")
     return _SHARDING[options["data-parallel-sharding-strategy"]]
 
 
-def _model(options: dict[str, Any], warnings: list[str]) -> Transformer | None:
-    """The model of the line, or None where layers, hidden size, heads or sequence length are missing."""
+def _model(
+    options: dict[str, Any], vocabulary: int | None, warnings: list[str], assumed: list[str]
+) -> Transformer | None:
+    """The model of the line, or None where layers, hidden size, heads or sequence length are missing.
+
+    Parameters
+    ----------
+    options, vocabulary
+        Arguments of the line by name, and tokens where it does not say them.
+    warnings, assumed
+        To which texts are added.
+
+    Returns
+    -------
+    A model, or None.
+    """
     needed = ("num-layers", "hidden-size", "num-attention-heads", "seq-length")
     if missing := [name for name in needed if name not in options]:
         warnings.append(f"no model: --{', --'.join(missing)} missing")
         return None
     if "num-query-groups" in options and "group-query-attention" not in options:
         raise ValueError("--num-query-groups needs --group-query-attention: give both, or neither")
-    gated, experts, heads = "swiglu" in options, options.get("num-experts", 0), options["num-attention-heads"]
+    if {"swiglu", "quick-geglu"} <= options.keys():
+        raise ValueError("--swiglu and --quick-geglu are both given: keep one")
+    gated, heads = _gated(options), options["num-attention-heads"]
     learned = options.get("position-embedding-type", "learned_absolute") == "learned_absolute"
-    learned = learned and "use-rotary-position-embeddings" not in options
+    learned = learned and not {"use-rotary-position-embeddings", "no-position-embedding"} & options.keys()
     return Transformer(
         name="the launch line's model",
         layers=options["num-layers"],
@@ -320,15 +338,20 @@ def _model(options: dict[str, Any], warnings: list[str]) -> Transformer | None:
         heads=heads,
         kv_heads=options.get("num-query-groups", 1) if "group-query-attention" in options else heads,
         ffn_hidden=_ffn_hidden(options),
-        vocabulary=_vocabulary(options, warnings),
+        vocabulary=_vocabulary(options, vocabulary, assumed),
         sequence_length=options["seq-length"],
         ffn_matrices=3 if gated else 2,
         positions=options.get("max-position-embeddings", options["seq-length"]) if learned else 0,
         tied_embeddings="untie-embeddings-and-output-weights" not in options,
         biases="disable-bias-linear" not in options,
-        **(_mixture(options) if experts else {}),
+        mtp_layers=_predicting(options),
+        **(_mixture(options) if "num-experts" in options else {}),
         **_attention(options),
     )
+
+
+def _gated(options: dict[str, Any]) -> bool:
+    return bool({"swiglu", "quick-geglu"} & options.keys())
 
 
 def _mixture(options: dict[str, Any]) -> dict[str, Any]:
@@ -343,6 +366,7 @@ def _mixture(options: dict[str, Any]) -> dict[str, Any]:
         "shared_hidden": options.get("moe-shared-expert-intermediate-size", 0),
         "expert_groups": options.get("moe-router-num-groups", 0),
         "token_groups": options.get("moe-router-group-topk", 0),
+        "clamped": "activation-func-clamp-value" in options,
     }
 
 
@@ -402,14 +426,29 @@ def _windows(options: dict[str, Any]) -> dict[str, int]:
 
 
 def _ffn_hidden(options: dict[str, Any]) -> int:
-    """4 h, or where gated two thirds of it as a multiple of 64, unless the line says another."""
+    """4 h, or with SwiGLU two thirds of it as a multiple of 64, unless the line says another."""
     hidden = options["hidden-size"]
-    return options.get("ffn-hidden-size", 8 * hidden // 3 // 64 * 64 if "swiglu" in options else 4 * hidden)
+    return int(options.get("ffn-hidden-size", 8 * hidden // 3 // 64 * 64 if "swiglu" in options else 4 * hidden))
 
 
-def _vocabulary(options: dict[str, Any], warnings: list[str]) -> int:
-    """Tokens of the line's vocabulary, or those of GPT-2."""
-    vocabulary = options.get("padded-vocab-size", options.get("vocab-size"))
-    if vocabulary is None:
-        warnings.append(f"no --vocab-size in the line: {_DEFAULT_VOCABULARY} tokens are assumed")
-    return vocabulary or _DEFAULT_VOCABULARY
+def _vocabulary(options: dict[str, Any], vocabulary: int | None, assumed: list[str]) -> int:
+    """Tokens of the line, else those that are given, else of the tokenizer's model in the catalog, else of its type."""
+    said = options.get("padded-vocab-size") or options.get("vocab-size") or vocabulary
+    if said:
+        return int(said)
+    tokenizer = _letters(str(options.get("tokenizer-model", "")).rstrip("/").rpartition("/")[2])
+    near = [name for name in catalog.names("models") if tokenizer and _letters(name) in tokenizer]
+    if near:
+        name = max(near, key=len)
+        tokens, of_what = int(catalog.item("models", name)["vocabulary"]), f"of {name}"
+    else:
+        of_what = options.get("tokenizer-type", _DEFAULT_TOKENIZER)
+        of_what = of_what if of_what in _VOCABULARIES else _DEFAULT_TOKENIZER
+        tokens = _VOCABULARIES[of_what]
+    assumed.append(f"--vocab-size {tokens} ({of_what})")
+    return tokens
+
+
+def _letters(name: str) -> str:
+    """A name by its letters and digits alone."""
+    return re.sub("[^a-z0-9]", "", name.lower())

@@ -10,6 +10,7 @@ Multi-head latent attention (DeepSeek-AI 2024, arXiv:2405.04434, Section 2.1) ma
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -27,7 +28,7 @@ from railcore.catalog.arguments import (
 )
 from railcore.catalog.checks import one_of
 from railcore.catalog.derived_fields import derive, given
-from railcore.training import transformer_memory
+from railcore.training import hugging_face, transformer_memory
 
 RECOMPUTE = ("none", "selective", "full")
 SHARDING = ("none", "optimizer", "gradients", "weights")
@@ -118,6 +119,7 @@ class Transformer:
     clamped: bool = False
     mtp_layers: NonNegativeInt = 0
     made_by = "Transformer(...), or the name of a model in the catalog"
+    foreign_names = hugging_face.FIELDS
 
     def __post_init__(self) -> None:
         if not given(self, "head_dim"):
@@ -134,6 +136,32 @@ class Transformer:
         for name, default in (("expert_hidden", self.ffn_hidden), ("value_dim", self.head_dim)):
             if not given(self, name):
                 derive(self, name, default)
+
+    @classmethod
+    @checked
+    def from_config(cls, config: str | Path | Mapping[str, object], **changes: Any) -> "Transformer":
+        """The model of a config.json of Hugging Face.
+
+        Families: Llama, Mistral, Mixtral, Qwen 2 and 3, DeepSeek-V2 and V3, Kimi K2, GPT-OSS, Gemma and GLM; of a model
+        of images and text its text. A config.json says the longest sequence that a model takes, not that of a training:
+        give sequence_length. Layers that predict further tokens are left out: give mtp_layers to train them.
+
+        config: the file, its folder, or what it holds as a dictionary.
+        changes: fields of `Transformer` in place of the file's, such as sequence_length=4096.
+
+        Raises ValueError for what is no such file, and by name for what no field says, such as Mamba layers or sparse
+        attention.
+
+        Examples
+        --------
+        >>> import railcore as rc
+        >>> sizes = {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
+        >>> ends = {"intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072}
+        >>> model = rc.Transformer.from_config({"model_type": "llama", **sizes, **ends}, sequence_length=8192)
+        >>> f"{model.total_parameters:,}"
+        '8,030,261,248'
+        """
+        return cls(**{**hugging_face.config_fields(hugging_face.read_config(config)), **changes})
 
     def _mixture_obstacles(self) -> Iterator[str]:
         """What does not go together in the fields of mixtures of experts."""

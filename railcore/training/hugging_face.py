@@ -1,0 +1,192 @@
+"""Sizes of a model as a config.json of Hugging Face has them, by the fields of `Transformer`.
+
+Names of keys, families (`model_type`) and what a family leaves out of its file: GitHub huggingface/transformers,
+src/transformers/models/*/configuration_*.py, version 5.24.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from railcore.catalog import near_names, units
+
+# Keys that mean the same, in the order in which they count by field of `Transformer`.
+KEYS: dict[str, tuple[str, ...]] = {
+    "layers": ("num_hidden_layers", "num_layers"),
+    "hidden": ("hidden_size",),
+    "heads": ("num_attention_heads",),
+    "kv_heads": ("num_key_value_heads", "multi_query_group_num"),
+    "head_dim": ("head_dim", "kv_channels"),
+    "ffn_hidden": ("intermediate_size", "ffn_hidden_size"),
+    "vocabulary": ("vocab_size", "padded_vocab_size"),
+    "sequence_length": ("max_position_embeddings", "seq_length"),
+    "tied_embeddings": ("tie_word_embeddings",),
+    "experts": ("num_local_experts", "num_experts", "n_routed_experts"),
+    "top_k": ("num_experts_per_tok", "experts_per_token"),
+    "expert_hidden": ("moe_intermediate_size",),
+    "shared_hidden": ("shared_expert_intermediate_size",),
+    "dense_layers": ("first_k_dense_replace",),
+    "expert_layer_interval": ("moe_layer_freq", "decoder_sparse_step"),
+    "expert_groups": ("n_group",),
+    "token_groups": ("topk_group",),
+    "query_rank": ("q_lora_rank",),
+    "kv_rank": ("kv_lora_rank",),
+    "rope_dim": ("qk_rope_head_dim",),
+    "value_dim": ("v_head_dim",),
+    "window": ("sliding_window",),
+    "mtp_layers": ("num_nextn_predict_layers",),
+}
+FIELDS = {key: field for field, keys in KEYS.items() for key in keys if key != field}  # of `Transformer`, by key
+_FAMILIES = frozenset(
+    (
+        "llama mistral ministral3 mixtral qwen2 qwen3 qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 kimi_k2 gpt_oss "
+        "gemma gemma2 gemma3_text chatglm glm glm4 glm4_moe"
+    ).split()
+)
+# What a family has where its file does not say it.
+_OF_FAMILY: dict[str, dict[str, Any]] = {
+    "gpt_oss": {"biases": True, "clamped": True, "layer_pattern": 2},
+    "gemma": {"tied_embeddings": True, "head_dim": 256},
+    "gemma2": {"tied_embeddings": True, "head_dim": 256, "layer_pattern": 2},
+    "gemma3_text": {"tied_embeddings": True, "head_dim": 256, "layer_pattern": 6, "sequence_length": 131072},
+}
+# Families and keys with parts that no field of `Transformer` says.
+_NOT_MODELLED = {
+    **dict.fromkeys("llama4 llama4_text attention_chunk_size".split(), "chunked attention"),
+    **dict.fromkeys("deepseek_v32 deepseek_v4 glm_moe_dsa index_topk compress_ratios".split(), "sparse attention"),
+    **dict.fromkeys("minicpm_sala moba_config sparse_attention_config".split(), "sparse attention"),
+    **dict.fromkeys("qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text".split(), "linear attention"),
+    **dict.fromkeys("kimi_linear minimax minimax_m1 minimax_text_01 olmo_hybrid".split(), "linear attention"),
+    **dict.fromkeys("linear_attn_config linear_num_key_heads attn_type_list".split(), "linear attention"),
+    **dict.fromkeys("mamba mamba2 falcon_mamba falcon_h1 jamba zamba zamba2 bamba".split(), "Mamba layers"),
+    **dict.fromkeys("nemotron_h granitemoehybrid lfm2 lfm2_moe plamo2".split(), "layers of a hybrid pattern"),
+    **dict.fromkeys("mamba_d_state ssm_state_size hybrid_override_pattern".split(), "Mamba layers"),
+    **dict.fromkeys("rwkv recurrent_gemma xlstm".split(), "recurrent layers"),
+    **dict.fromkeys("gemma3n gemma3n_text laurel_rank".split(), "embeddings of each layer"),
+    **dict.fromkeys("nemotron-nas block_configs".split(), "layers of different sizes"),
+    **dict.fromkeys("t5 mt5 bart whisper encoder_layers".split(), "an encoder"),
+}
+_OF_EXPERTS = (
+    *("experts", "top_k", "expert_hidden", "shared_hidden", "dense_layers", "expert_layer_interval"),
+    *("expert_groups", "token_groups"),
+)
+_ATTENTION = {"sliding_attention": 0, "full_attention": 1}
+
+
+def read_config(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    """A config.json as a dictionary. Raises ValueError for a file that is not there or no JSON object."""
+    if isinstance(config, Mapping):
+        return dict(config)
+    path = Path(config).expanduser()
+    try:
+        read = json.loads((path / "config.json" if path.is_dir() else path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ValueError(f"config is {str(config)!r} ({error.strerror}): give a config.json, or its folder") from None
+    except ValueError as error:
+        raise ValueError(f"config is {str(config)!r}, which is no JSON ({error}): give a config.json") from None
+    if not isinstance(read, dict):
+        raise ValueError(f"config is {str(config)!r}, a {type(read).__name__}: give a config.json, an object")
+    return read
+
+
+def config_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of `Transformer` that a config.json says; of a model of images and text those of its text.
+
+    Layers that predict further tokens (num_nextn_predict_layers) are left out, as published counts of parameters do;
+    so are biases of queries, keys and values alone, norms of heads, and gates of shared experts: below 0.1% of any.
+
+    Raises ValueError naming the key for what is missing, and for what cannot be said.
+    """
+    text = _text_part(config)
+    family = _OF_FAMILY.get(text["model_type"], {})
+    fields: dict[str, Any] = {field: value for field in KEYS if (value := _value(text, field)) is not None}
+    fields = {"tied_embeddings": False, **family, **fields}
+    if missing := [KEYS[field][0] for field in ("layers", "hidden", "heads", "vocabulary") if field not in fields]:
+        raise ValueError(f"config has no {missing[0]}: give the whole config.json")
+    for field in ("ffn_hidden", "sequence_length"):
+        if field not in fields:
+            raise ValueError(f"config has no {KEYS[field][0]}: add it")
+    fields |= {"name": str(text.get("_name_or_path") or text["model_type"]).rpartition("/")[2], "ffn_matrices": 3}
+    fields["biases"] = fields.get("biases", bool(text.get("attention_bias") and text.get("mlp_bias")))
+    fields.pop("mtp_layers", None)
+    pattern = fields.pop("layer_pattern", 0)
+    fields.setdefault("kv_heads", fields["heads"])
+    if fields.get("kv_rank"):
+        fields |= {"head_dim": text["qk_nope_head_dim"], "kv_heads": fields["heads"]}
+    return _without_zeros(fields | _mixture(text, fields) | _windows(text, fields, pattern))
+
+
+def predicting_layers(config: Mapping[str, Any]) -> int:
+    """Layers of a config.json that predict further tokens, which `config_fields` leaves out."""
+    return int(_value(_text_part(config), "mtp_layers") or 0)
+
+
+def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part that describes a transformer for text. Raises ValueError for a family that is not known or modelled."""
+    part = config.get("text_config", config)
+    kinds = [str(each.get("model_type", "")) for each in (part, config)]
+    for name in (*kinds, *part):
+        if name in _NOT_MODELLED and (name in kinds or part[name]):
+            raise ValueError(f"config is of {name} ({_NOT_MODELLED[name]}), which is not modelled: give another model")
+    if kinds[0] not in _FAMILIES:
+        near = near_names(kinds[0], sorted(_FAMILIES)) or sorted(_FAMILIES)
+        raise ValueError(
+            f"model_type of config is {kinds[0]!r}: give one of {units.either(near)}, or the sizes as Transformer(...)"
+        )
+    return part
+
+
+def _value(text: Mapping[str, Any], field: str) -> Any:
+    """The value of a field; None where the file has none of its keys, or null."""
+    return next((text[key] for key in KEYS[field] if text.get(key) is not None), None)
+
+
+def _mixture(text: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the experts; 0 for each in a dense model."""
+    if not fields.get("experts"):
+        return dict.fromkeys(_OF_EXPERTS, 0)
+    hidden = fields.get("expert_hidden", fields["ffn_hidden"])
+    changes = {"expert_hidden": hidden}
+    if shared := text.get("n_shared_experts"):
+        changes["shared_hidden"] = shared * hidden
+    if dense := text.get("mlp_only_layers"):
+        if list(dense) != list(range(len(dense))) or fields.get("expert_layer_interval", 1) != 1:
+            raise ValueError(f"mlp_only_layers of config is {dense}: layers without experts are modelled before others")
+        changes["dense_layers"] = len(dense)
+    if fields.get("expert_groups") == 1:  # one group is no limit
+        changes |= {"expert_groups": 0, "token_groups": 0}
+    return changes
+
+
+def _windows(text: Mapping[str, Any], fields: Mapping[str, Any], pattern: int) -> dict[str, Any]:
+    """Fields of windows. pattern: every so many layers one attends to all tokens; 0 for none."""
+    layers, kinds = fields["layers"], text.get("layer_types")
+    if not fields.get("window") or not text.get("use_sliding_window", True):
+        if kinds and {*kinds} - {"full_attention"}:
+            raise ValueError(
+                f"layer_types of config has {sorted({*kinds} - {'full_attention'})[0]}: it is not modelled"
+            )
+        return {"window": 0}
+    every = int(text.get("sliding_window_pattern") or text.get("_sliding_window_pattern") or pattern)
+    if kinds is not None:
+        every = _interval(kinds, layers)
+    if text.get("use_sliding_window") and 0 < text.get("max_window_layers", layers) < layers and kinds is None:
+        raise ValueError("max_window_layers of config: windows in some layers behind others are not modelled")
+    return {"full_attention_interval": every}
+
+
+def _interval(kinds: Sequence[str], layers: int) -> int:
+    """Every how many layers one attends to all tokens. Raises ValueError for other kinds and for no such pattern."""
+    if other := [kind for kind in kinds if kind not in _ATTENTION]:
+        raise ValueError(f"layer_types of config has {other[0]}: it is not modelled")
+    full = [_ATTENTION[kind] for kind in kinds]
+    every = full.index(1) + 1 if 1 in full else 0
+    if full != [int(every > 0 and layer % every == 0) for layer in range(1, layers + 1)]:
+        raise ValueError("layer_types of config have no pattern: full attention is modelled every so many layers")
+    return every
+
+
+def _without_zeros(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields without what is 0 or false by default."""
+    return {name: value for name, value in fields.items() if value or name in ("tied_embeddings", "biases")}
