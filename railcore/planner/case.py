@@ -285,7 +285,7 @@ def _model(job: JobSpec, run: MegatronRun | None) -> tuple[Transformer, tuple[st
             )
         return line, ()
     if run and run.model:
-        _check_same(run.model, model)
+        _check_same(run.model, model, "job.model" if job.config is None else "job.config")
     if job.config is None:
         return model, ()
     texts, predicting = [], predicting_layers(job.config)
@@ -320,8 +320,8 @@ def _given_model(job: JobSpec) -> Transformer | None:
 _NO_SIZES = ("name", "imbalance")  # of a model, which a launch line does not say
 
 
-def _check_same(line: Transformer, model: Transformer) -> None:
-    """Raises ValueError naming every size in which a launch line's model is another than the job's."""
+def _check_same(line: Transformer, model: Transformer, key: str) -> None:
+    """Raises ValueError naming every size in which a launch line's model is another than that of a key."""
     unused = () if {line.mixture_layers, model.mixture_layers} - {line.layers, model.layers} else ("ffn_hidden",)
     faults = []
     for size in fields(Transformer):
@@ -329,9 +329,9 @@ def _check_same(line: Transformer, model: Transformer) -> None:
         # Megatron-LM's window may count the token itself apart.
         near = 1 if size.name == "window" and line.window and model.window else 0
         if size.name not in (*_NO_SIZES, *unused) and abs(of_line - of_model) > near:
-            faults.append(f"{size.name} is {of_line} in the line and {of_model} in job.model")
+            faults.append(f"{size.name} is {of_line} in the line and {of_model} in {key}")
     if faults:
-        raise ValueError(f"job.launch: {'; '.join(faults)}: give the same, or leave job.model out")
+        raise ValueError(f"job.launch: {'; '.join(faults)}: give the same, or leave {key} out")
 
 
 def _own_model(sizes: Mapping[str, Any]) -> Transformer:
@@ -351,7 +351,8 @@ def _own_mapping(spec: Spec, rack_gpus: int, batch: float | int) -> tuple[Strate
     """The strategy of job.mapping with its batch [sequences]; without data it takes all GPUs."""
     if spec.job.mapping is None:
         return None
-    gpus = _gpus(spec, rack_gpus)
+    asked = _gpus(spec, rack_gpus)
+    gpus = math.ceil(asked / rack_gpus) * rack_gpus if asked else None
     with _Blamed("job.mapping"):
         mapping = dict(spec.job.mapping)
         sequences = mapping.pop("global_batch", None)

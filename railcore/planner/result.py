@@ -198,7 +198,7 @@ class Plan:
 
     @cached_property
     def own_strategy(self) -> pd.DataFrame:
-        """The spec's own mapping on each candidate's fabric: time, time over the best's, and what rules it out."""
+        """The spec's own mapping on each candidate's fabric: time, time over the best's, memory, what rules it out."""
         if self.case.own_strategy is None:
             return pd.DataFrame()
         strategy, batch = self.case.own_strategy
@@ -206,14 +206,15 @@ class Plan:
         for answer in self.possible:
             if isinstance(answer.fabric, RailFabric):
                 if strategy.gpus > answer.fabric.gpus:
-                    rows.append((answer.name, math.nan, math.nan, "GPUs"))
+                    rows.append((answer.name, math.nan, math.nan, math.nan, "GPUs"))
                     continue
                 box = self.case.machine.changed(hb_domain_size=answer.fabric.hb_domain_size)
                 options = (self.case.runtime, answer.design.offload, batch)  # type: ignore[union-attr]
                 times = iteration_times(self.case.model, box, strategy, *options, fabric=answer.fabric)
                 over_best = times.total_s.item() / batch * answer.numbers["batch"] / answer.numbers["iteration_s"]
-                rows.append((answer.name, times.total_s.item(), over_best, times.limits.item()))
-        return pd.DataFrame(rows, columns=["candidate", "iteration_s", "over_best", "limit"])
+                memory = times.memory_bytes.item()
+                rows.append((answer.name, times.total_s.item(), over_best, memory, times.limits.item()))
+        return pd.DataFrame(rows, columns=["candidate", "iteration_s", "over_best", "memory_bytes", "limit"])
 
     @cached_property
     def gpus_that_would_do(self) -> str:

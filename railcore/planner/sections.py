@@ -9,13 +9,14 @@ from pydantic import BaseModel
 
 from railcore import catalog
 from railcore.catalog.colours import TIMES
-from railcore.catalog.units import convert, hour, number, show, words, year
+from railcore.catalog.units import convert, counted, hour, number, show, words, year
 from railcore.planner.answer import Answer
 from railcore.planner.published import MISS, checks_table
 from railcore.planner.result import Plan
 from railcore.planner.shown_numbers import NUMBERS, interval, shown
 from railcore.planner.spec import SIDE_NETWORKS
 from railcore.planner.uncertainty import Uncertainty
+from railcore.training.machine import Machine
 
 _SHOWN_SOURCES = 60
 _MOST_STAGES = 32  # of a pipeline, whose memory is listed
@@ -175,6 +176,22 @@ def _bars(times: pd.DataFrame, parts: Sequence[str]) -> list[Section]:
     return rows
 
 
+def limit_text(limit: str, memory_bytes: float, machine: Machine) -> str:
+    """What rules a strategy out, in words: `limit` as of `iteration_times`, or "GPUs"."""
+    if limit == "feasible":
+        return "it fits"
+    texts, names = [], limit.split(", ")
+    if "memory" in names:
+        over = number(100 * (memory_bytes / machine.memory_bytes - 1), 2)
+        held = f"{show(memory_bytes, 'B', 3)} on the fullest GPU, of {show(machine.memory_bytes, 'B', 3)}"
+        texts.append(f"it does not fit: {held}, {over}% too much")
+    if "GPUs" in names:
+        texts.append("it takes more GPUs than there are")
+    if others := [name for name in names if name not in ("memory", "GPUs")]:
+        texts.append(f"it is ruled out by {', '.join(others)}")
+    return "; ".join(texts)
+
+
 def _own_strategy(plan: Plan) -> Section:
     times = plan.own_strategy
     if times.empty:
@@ -183,7 +200,7 @@ def _own_strategy(plan: Plan) -> Section:
         "network": times["candidate"],
         "iteration": _quantities(times["iteration_s"], "s"),
         "time of a sequence, over the best": [f"{number(value, 4)} times" for value in times["over_best"]],
-        "limit": times["limit"],
+        "limit": [limit_text(row.limit, row.memory_bytes, plan.case.machine) for row in times.itertuples()],
     }
     return _table(columns, "Your own mapping", "lrrl")
 
@@ -368,6 +385,8 @@ _UNITS = {  # of keys of the spec that are quantities
 
 def _value_text(key: str, value: Any) -> str:
     """A value of the spec with its unit."""
+    if key == "job.config":
+        return f"{value.get('model_type', 'of a model')}, {counted(len(value), 'keys')}"
     unit = _UNITS.get(key.rpartition(".")[2])
     if unit is None or not isinstance(value, float):
         return _text(value)

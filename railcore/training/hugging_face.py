@@ -107,7 +107,8 @@ def config_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     for field in ("ffn_hidden", "sequence_length"):
         if field not in fields:
             raise ValueError(f"config has no {KEYS[field][0]}: add it")
-    fields |= {"name": str(text.get("_name_or_path") or text["model_type"]).rpartition("/")[2], "ffn_matrices": 3}
+    name = str(text.get("_name_or_path") or f"{text['model_type']} of config.json")
+    fields |= {"name": name.rstrip("/").rpartition("/")[2], "ffn_matrices": 3}
     fields["biases"] = fields.get("biases", bool(text.get("attention_bias") and text.get("mlp_bias")))
     fields.pop("mtp_layers", None)
     pattern = fields.pop("layer_pattern", 0)

@@ -74,7 +74,7 @@ def _words(args: str | Sequence[str]) -> list[str]:
 def _not_used(words: Sequence[str]) -> list[str]:
     """A text about arguments that may change time or memory, and unknown ones; none where there are none."""
     costs, unknown = dict[str, None](), dict[str, None]()
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         if not word.startswith("--"):
             continue
         name, _, value = word[2:].partition("=")
