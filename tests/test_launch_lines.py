@@ -206,7 +206,7 @@ def test_layouts_that_do_not_fit_are_refused(layout, text):
         (14, 3, 3, True, ""),
         (16, 4, 4, False, ""),
         (15, None, 3, False, "modelled as"),
-        (14, 4, 4, False, "modelled as"),
+        (14, 4, 4, False, ""),
     ],
 )
 def test_layers_of_the_ends_of_a_pipeline(layers, first, last, ends, text):

@@ -116,7 +116,9 @@ class JobSpec(SpecSection):
     model: ModelName | dict[str, Any] | None = Field(
         None, description='of the catalog, such as "Llama-3 405B"; or [job.model] with sizes, or config, or launch'
     )
-    config: dict[str, Any] | None = Field(None, description="a config.json of Hugging Face in place of model")
+    config: Annotated[dict[str, Any], WithJsonSchema({"type": ["string", "object"]})] | None = Field(
+        None, description="a config.json of Hugging Face, beside the spec, in place of model"
+    )
     sequence_length: Count | None = Field(None, description="tokens of a sequence; by default the model's own")
     tokens: Tokens | None = Field(None, description='of the training, 15e12 or "15T"; by default the model\'s own')
     batch: Count | str | None = Field(

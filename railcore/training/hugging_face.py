@@ -5,7 +5,7 @@ src/transformers/models/*/configuration_*.py, version 5.24.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +67,12 @@ _NOT_MODELLED = {
     **dict.fromkeys("nemotron-nas block_configs".split(), "layers of different sizes"),
     **dict.fromkeys("t5 mt5 bart whisper encoder_layers".split(), "an encoder"),
 }
+_NEEDED = ("layers", "hidden", "heads", "vocabulary", "ffn_hidden", "sequence_length")
 _OF_EXPERTS = (
     *("experts", "top_k", "expert_hidden", "shared_hidden", "dense_layers", "expert_layer_interval"),
     *("expert_groups", "token_groups"),
 )
-_ATTENTION = {"sliding_attention": 0, "full_attention": 1}
+_KINDS = ("sliding_attention", "full_attention")
 
 
 def read_config(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
@@ -102,11 +103,8 @@ def config_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     family = _OF_FAMILY.get(text["model_type"], {})
     fields: dict[str, Any] = {field: value for field in KEYS if (value := _value(text, field)) is not None}
     fields = {"tied_embeddings": False, **family, **fields}
-    if missing := [KEYS[field][0] for field in ("layers", "hidden", "heads", "vocabulary") if field not in fields]:
+    if missing := [KEYS[field][0] for field in _NEEDED if field not in fields]:
         raise ValueError(f"config has no {missing[0]}: give the whole config.json")
-    for field in ("ffn_hidden", "sequence_length"):
-        if field not in fields:
-            raise ValueError(f"config has no {KEYS[field][0]}: add it")
     name = str(text.get("_name_or_path") or f"{text['model_type']} of config.json")
     fields |= {"name": name.rstrip("/").rpartition("/")[2], "ffn_matrices": 3}
     fields["biases"] = fields.get("biases", bool(text.get("attention_bias") and text.get("mlp_bias")))
@@ -114,7 +112,7 @@ def config_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     pattern = fields.pop("layer_pattern", 0)
     fields.setdefault("kv_heads", fields["heads"])
     if fields.get("kv_rank"):
-        fields |= {"head_dim": text["qk_nope_head_dim"], "kv_heads": fields["heads"]}
+        fields |= {"head_dim": _number(text, "qk_nope_head_dim"), "kv_heads": fields["heads"]}
     return _without_zeros(fields | _mixture(text, fields) | _windows(text, fields, pattern))
 
 
@@ -125,11 +123,14 @@ def predicting_layers(config: Mapping[str, Any]) -> int:
 
 def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The part that describes a transformer for text. Raises ValueError for a family that is not known or modelled."""
-    part = config.get("text_config", config)
-    kinds = [str(each.get("model_type", "")) for each in (part, config)]
+    part = config.get("text_config") or config
+    if not isinstance(part, Mapping):
+        raise ValueError(f"text_config of config is {part!r}: give the whole config.json")
+    kinds = [str(each.get("model_type") or "") for each in (part, config)]
     for name in (*kinds, *part):
         if name in _NOT_MODELLED and (name in kinds or part[name]):
-            raise ValueError(f"config is of {name} ({_NOT_MODELLED[name]}), which is not modelled: give another model")
+            what = f"model_type {name}" if name in kinds else name
+            raise ValueError(f"config has {what} ({_NOT_MODELLED[name]}), which is not modelled: give another model")
     if kinds[0] not in _FAMILIES:
         near = near_names(kinds[0], sorted(_FAMILIES)) or sorted(_FAMILIES)
         raise ValueError(
@@ -140,7 +141,14 @@ def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _value(text: Mapping[str, Any], field: str) -> Any:
     """The value of a field; None where the file has none of its keys, or null."""
-    return next((text[key] for key in KEYS[field] if text.get(key) is not None), None)
+    return next((_number(text, key) for key in KEYS[field] if text.get(key) is not None), None)
+
+
+def _number(text: Mapping[str, Any], key: str) -> int:
+    """A whole number, or true or false. Raises ValueError naming the key for anything else."""
+    if not isinstance(text.get(key), int):
+        raise ValueError(f"{key} of config is {text.get(key)!r}: give a whole number")
+    return int(text[key]) if not isinstance(text[key], bool) else text[key]
 
 
 def _mixture(text: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,8 +157,8 @@ def _mixture(text: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, An
         return dict.fromkeys(_OF_EXPERTS, 0)
     hidden = fields.get("expert_hidden", fields["ffn_hidden"])
     changes = {"expert_hidden": hidden}
-    if shared := text.get("n_shared_experts"):
-        changes["shared_hidden"] = shared * hidden
+    if text.get("n_shared_experts"):
+        changes["shared_hidden"] = _number(text, "n_shared_experts") * hidden
     if dense := text.get("mlp_only_layers"):
         if list(dense) != list(range(len(dense))) or fields.get("expert_layer_interval", 1) != 1:
             raise ValueError(f"mlp_only_layers of config is {dense}: layers without experts are modelled before others")
@@ -162,30 +170,21 @@ def _mixture(text: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, An
 
 def _windows(text: Mapping[str, Any], fields: Mapping[str, Any], pattern: int) -> dict[str, Any]:
     """Fields of windows. pattern: every so many layers one attends to all tokens; 0 for none."""
-    layers, kinds = fields["layers"], text.get("layer_types")
-    if not fields.get("window") or not text.get("use_sliding_window", True):
-        if kinds and {*kinds} - {"full_attention"}:
-            raise ValueError(
-                f"layer_types of config has {sorted({*kinds} - {'full_attention'})[0]}: it is not modelled"
-            )
+    layers, kinds = fields["layers"], list(text.get("layer_types") or [])
+    for key in ("sliding_window_pattern", "_sliding_window_pattern"):
+        pattern = _number(text, key) if text.get(key) else pattern
+    if other := [kind for kind in kinds if kind not in _KINDS]:
+        raise ValueError(f"layer_types of config has {other[0]!r}, which is not modelled: give another model")
+    has_window = fields.get("window") and text.get("use_sliding_window", True)
+    if not has_window or {*kinds} == {"full_attention"}:
         return {"window": 0}
-    every = int(text.get("sliding_window_pattern") or text.get("_sliding_window_pattern") or pattern)
-    if kinds is not None:
-        every = _interval(kinds, layers)
-    if text.get("use_sliding_window") and 0 < text.get("max_window_layers", layers) < layers and kinds is None:
-        raise ValueError("max_window_layers of config: windows in some layers behind others are not modelled")
-    return {"full_attention_interval": every}
-
-
-def _interval(kinds: Sequence[str], layers: int) -> int:
-    """Every how many layers one attends to all tokens. Raises ValueError for other kinds and for no such pattern."""
-    if other := [kind for kind in kinds if kind not in _ATTENTION]:
-        raise ValueError(f"layer_types of config has {other[0]}: it is not modelled")
-    full = [_ATTENTION[kind] for kind in kinds]
-    every = full.index(1) + 1 if 1 in full else 0
-    if full != [int(every > 0 and layer % every == 0) for layer in range(1, layers + 1)]:
-        raise ValueError("layer_types of config have no pattern: full attention is modelled every so many layers")
-    return every
+    if not kinds and 0 < text.get("max_window_layers", 0) < layers:  # the first ones attend to all tokens
+        kinds = ["full_attention"] * text["max_window_layers"] + ["sliding_attention"]
+    if kinds:
+        pattern = kinds.index("full_attention") + 1 if "full_attention" in kinds else 0
+        if kinds != [_KINDS[pattern > 0 and layer % pattern == 0] for layer in range(1, layers + 1)]:
+            raise ValueError("layers of config have full attention in no pattern: it is modelled every so many layers")
+    return {"full_attention_interval": pattern}
 
 
 def _without_zeros(fields: Mapping[str, Any]) -> dict[str, Any]:
