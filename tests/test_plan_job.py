@@ -1,4 +1,4 @@
-"""The job of a plan: a model by config.json or launch line, a mapping of one's own, and what the terminal says of it."""
+"""The job of a plan: a model by config.json or launch line, a mapping of one's own, and what the terminal says."""
 
 import json
 
