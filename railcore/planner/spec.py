@@ -128,7 +128,9 @@ class JobSpec(SpecSection):
     runtime: RuntimeName | None = Field(None, description="software of the catalog; by default the newest for the GPU")
     offload: Literal[OFFLOADS] | list[Literal[OFFLOADS]] = Field("none", description="what the host's memory holds")
     search: dict[str, Any] = Field({}, description="values allowed of columns of strategies, such as context = 1")
-    mapping: dict[str, Any] | None = Field(None, description="a strategy of your own beside the best: tensor = 8, ...; without data it takes all GPUs")
+    mapping: dict[str, Any] | None = Field(
+        None, description="a strategy of your own beside the best: tensor = 8, ...; without data it takes all GPUs"
+    )
     launch: str | None = Field(
         None, description="a Megatron-LM launch line beside the best; alone it says the model too"
     )
