@@ -9,12 +9,14 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError
 
 from railcore.catalog import units
-from railcore.planner.spec import Spec, nearest, section_at
+from railcore.planner.spec import SI_NUMBERS, Spec, nearest, section_at
 
 
-def read_spec(spec: Spec | Mapping[str, Any] | str | Path) -> Spec:
+def read_spec(spec: Spec | Mapping[str, Any] | str | Path, si_numbers: bool = True) -> Spec:
     """A spec of a TOML file, a text in TOML, or a dictionary.
 
+    si_numbers: whether quantities of a dictionary may be plain numbers in SI units, which those of TOML never are: 40
+    there would be 40 W.
     Raises ValueError with all faults, each by its dotted key, with its value and what to write.
     """
     if isinstance(spec, Spec):
@@ -22,7 +24,7 @@ def read_spec(spec: Spec | Mapping[str, Any] | str | Path) -> Spec:
     name, values = _named_values(spec)
     faults = list(_contradictions(values))
     try:
-        read = Spec.model_validate(values)
+        read = Spec.model_validate(values, context={SI_NUMBERS: si_numbers and isinstance(spec, Mapping)})
     except ValidationError as error:
         faults = [*_faults(error), *faults]
     if faults:
