@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from railcore.catalog import files, tables, units
-from railcore.catalog.lookup import UnknownName, listed_name, nearest_names
+from railcore.catalog.lookup import UnknownName, nearest_names
 
 COLUMNS = ("name", "parameter", "value", "low", "high", "unit", "kind", "source", "as_of", "note", "shape")
 OLD_COLUMNS = COLUMNS[:-1]  # which a user's file may have
@@ -362,18 +362,14 @@ def names(family: str) -> list[str]:
 
 
 def item(family: str, name: str) -> Item:
-    """An item such as item("platforms", "DGX H100"), also as "dgx h100".
+    """An item such as item("platforms", "DGX H100"). Raises UnknownName (a KeyError and ValueError).
 
-    Raises UnknownName (a KeyError and ValueError). The message has the nearest names, and all rows that a new item of
-    this name needs, its GPU's included.
+    The message has the nearest names, and all rows that a new item of this name needs, its GPU's included.
     """
     items = _items(family)
-    if name in items:
-        return items[name]
-    listed = listed_name(name, items)
-    if listed is None:
+    if name not in items:
         raise UnknownName(f"{family} item", name, items, rows_to_add(family, name))
-    return items[listed]
+    return items[name]
 
 
 def variant_row(item: Item, parameter: str, variant: str = "") -> str:

@@ -34,7 +34,7 @@ def _quantity(example: str, above_0: bool = False) -> Any:
 
     def read(value: Any, info: ValidationInfo) -> float:
         plain = isinstance(value, int | float) and not isinstance(value, bool)
-        number = float(value) if plain and (info.context or {}).get(SI_NUMBERS) else quantity(value, example)
+        number = value if plain and (info.context or {}).get(SI_NUMBERS) else quantity(value, example)
         if number < 0 or (above_0 and not number):
             raise ValueError(f"give more than 0, such as {example!r}")
         return number
@@ -79,7 +79,11 @@ def _name_of(family: str, read: Callable[[str], str]) -> Any:
 
 def _named(family: str) -> Any:
     """A name of a family of the catalog."""
-    return _name_of(family, lambda name: catalog.item(family, name).name)
+
+    def read(name: str) -> str:
+        return catalog.item(family, catalog.listed_name(name, catalog.names(family)) or name).name
+
+    return _name_of(family, read)
 
 
 def _book(family: str) -> Any:

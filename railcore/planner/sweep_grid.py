@@ -282,7 +282,8 @@ def _check_place(base: Mapping[str, Any], key: str, keys: Sequence[str]) -> None
 def _is_mixture(model: Any) -> bool:
     if isinstance(model, Mapping):
         return "experts" in model
-    return bool(catalog.listed_name(model, catalog.names("models"))) and "experts" in catalog.item("models", model)
+    listed = catalog.listed_name(model, catalog.names("models"))
+    return listed is not None and "experts" in catalog.item("models", listed)
 
 
 def _column(key: str, values: list[Any]) -> pd.Series:
