@@ -219,6 +219,10 @@ def test_a_typo_in_any_key_names_the_key_that_is_near(place, section):
             {"network": {"candidate": [{**OWN, "layout": "rail-only"}]}},
             r"network\.candidate 'mine': rail-only takes no oversubscription: leave it out",
         ),
+        (
+            {"network": {"candidate": [{**OWN, "layout": "Rail Only"}]}},
+            r"network\.candidate 'mine': rail-only takes no oversubscription: leave it out",
+        ),
         ({"model": {"layers": 3}}, r"job\.model: hidden, heads, .* missing: give these sizes too"),
         (
             {"model": {name: SIZES[name] for name in SIZES if name != "ffn_matrices"}},
@@ -374,23 +378,32 @@ def test_batches_as_people_type_them(batch, read):
         case_of(read_spec(spec(job={"batch": batch})))
 
 
-NUMERIC = [
-    (place, key)
-    for place, section in sections_of(Spec)
-    for key, field in section.model_fields.items()
-    if {float, int} & {*_parts(field.annotation)}
-]
+EVERY = [".".join((*place, key)) for place, section in sections_of(Spec) for key in section.model_fields]
 
 
 @pytest.mark.parametrize("true", [True, np.True_])
-@pytest.mark.parametrize(("place", "key"), NUMERIC)
-def test_no_number_is_a_truth_value(place, key, true):
-    dotted = ".".join((*place, key)).replace("candidate.", "candidate.0.")
+@pytest.mark.parametrize("key", EVERY)
+def test_no_value_is_a_truth_value(key, true):
+    *place, last = key.split(".")
     for value in (true, [true, true]):
-        found = [line for line in faults(spec(**key_of(place, key)(value))) if line.startswith(dotted)]
-        assert found and all(" is True: give a" in line or " is [" in line or " is np." in line for line in found), (
-            found
-        )
+        found = faults(spec(**key_of(place, last)(value)))
+        assert any(line.startswith(key.replace("candidate.", "candidate.0.")) for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        *(
+            (key, "give a whole number")
+            for key in ("cluster.gpus", "network.radix", "uncertainty.draws", "site.places")
+        ),
+        *((key, "give a number") for key in ("job.tokens", "operation.contingency", "limits.days", "operation.pue")),
+        *((key, "give a text with its unit, such as '") for key in ("cluster.power", "operation.restart")),
+    ],
+)
+def test_a_truth_value_is_told_what_to_write(key, text):
+    *place, last = key.split(".")
+    assert any(line.startswith(f"{key} is True: {text}") for line in faults(spec(**key_of(place, last)(True))))
 
 
 def test_quantities_are_plain_numbers_in_python_and_never_in_toml():
