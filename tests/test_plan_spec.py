@@ -228,6 +228,11 @@ def test_a_typo_in_any_key_names_the_key_that_is_near(place, section):
             {"model": {name: SIZES[name] for name in SIZES if name != "ffn_matrices"}},
             r"ffn_matrices missing: .* \(3 for",
         ),
+        (
+            {"model": {**SIZES, "sequence_length": "8k"}},
+            r"job\.model: sequence_length is '8k': give '8,000' or '8,192'",
+        ),
+        ({"model": {**SIZES, "hidden": True}}, r"job\.model: hidden is True: give a whole number"),
         ({"model": {**SIZES, "hidden": 0}}, r"job\.model: hidden is 0: give"),
         ({"model": {**SIZES, "layrs": 8}}, r"job\.model: .*layrs.* the nearest are .*'layers'"),
         ({"job": {"precision": "nvfp4"}}, r"job\.precision: precision is 'nvfp4': H100 has no"),

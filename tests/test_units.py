@@ -242,4 +242,4 @@ def test_counts(text, read):
 
 @given(st.floats(1e-9, 1e12))
 def test_a_written_number_has_one_meaning(value):
-    assert readings.number(readings.one_meaning(value)) == float(f"{value:.9g}")
+    assert readings.typed_number(readings.one_meaning(value)) == float(f"{value:.9g}")

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from railcore.catalog import checks, units
 from railcore.catalog.lookup import UnknownName
-from railcore.catalog.readings import SeveralMeanings, quantity
+from railcore.catalog.readings import SeveralMeanings, count, quantity
 
 
 class Range(NamedTuple):
@@ -248,6 +248,11 @@ class _Reader:
 
     def _whole_number(self, value: Any) -> Any:
         least, most, *_ = self.allowed
+        if isinstance(value, str):
+            try:
+                value = count(value)
+            except ValueError as error:
+                raise ValueError(f"{self.name} is {value!r}: {error}") from None
         if type(value) is int and least <= value <= min(most, checks.MOST_WHOLE):
             return value
         if np.ndim(checks.numbers(self.name, value, "a whole number")):

@@ -65,7 +65,7 @@ def quantity(text: object, example: str) -> float:
     raise ValueError(f"give a text with its unit, such as {example!r}")
 
 
-def number(text: str) -> float:
+def typed_number(text: str) -> float:
     """A plain number. Raises ValueError that says what to write."""
     typed = text.strip()
     numbers = _numbers(typed)

@@ -46,7 +46,7 @@ def _number(value: Any) -> Any:
     """A plain number, or a text with one."""
     if isinstance(value, bool):
         raise ValueError("give a number")
-    return readings.number(value) if isinstance(value, str) else value
+    return readings.typed_number(value) if isinstance(value, str) else value
 
 
 def _times(unit: str) -> Any:
@@ -148,9 +148,9 @@ def _state(name: str) -> str:
 
 
 def _authority(code: str) -> str:
-    from railcore.siting.areas import authority_codes
+    from railcore.siting.areas import listed_authorities
 
-    return authority_codes(code)[0]
+    return listed_authorities(code)[0]
 
 
 Power, Price, Rate, Distance, Tonnes = (

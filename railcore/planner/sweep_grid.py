@@ -238,7 +238,7 @@ def _end(value: Any) -> tuple[float, str]:
     if not isinstance(value, str):
         return float(str(value)), ""  # True is no number
     number, unit = readings.number_and_unit(value)
-    return readings.number(number), unit
+    return readings.typed_number(number), unit
 
 
 def _plain(value: Any) -> Any:

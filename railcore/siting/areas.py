@@ -53,7 +53,7 @@ def state_names(states: str | Iterable[str]) -> tuple[str, ...]:
     return _as_spelled("state", states, spellings, list(by_code.values()))
 
 
-def authority_codes(codes: str | Iterable[str], grid: PowerGrid | None = None) -> tuple[str, ...]:
+def listed_authorities(codes: str | Iterable[str], grid: PowerGrid | None = None) -> tuple[str, ...]:
     """Codes of balancing authorities as EIA or the plants of a grid spell them. Raises UnknownName with the nearest."""
     of_plants = () if grid is None else sorted(set(grid.plants["authority"].dropna().astype(str)) - {""})
     spellings = {code.casefold(): code for code in (*eia.authority_codes(), *of_plants)}
@@ -193,7 +193,7 @@ class Area:
         UnknownName
             For an authority that neither the grid nor EIA has.
         """
-        authorities = authority_codes(self.authorities, grid)
+        authorities = listed_authorities(self.authorities, grid)
         at = candidate_centres(grid, step_deg)
         said = counted(len(at[0]), "centres")
         for condition in self._conditions():
