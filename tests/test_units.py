@@ -216,7 +216,9 @@ def test_other_texts_are_refused_with_all_their_meanings_which_are_read(text, ex
     assert len(values) == len(meanings)
 
 
-@pytest.mark.parametrize("text", ["", "40", "kW", "1 2 kW", "40 kg", "2 months", "40 kW kW", "1e999 W", None, 40, True])
+@pytest.mark.parametrize(
+    "text", ["", "40", "kW", "1 2 kW", "40 kg", "2 months", "40 kW kW", "1e999 W", "US 40 MW", None, 40, True]
+)
 def test_what_no_quantity_is_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match="give a text with its unit, such as '40 MW'"):
         readings.quantity(text, POWER)
@@ -226,7 +228,7 @@ def test_what_no_quantity_is_is_refused_with_an_example(text):
     ("text", "read"),
     [
         *((text, 16384) for text in ("16384", "16,384", "16 384", "16_384", " 16384 ")),
-        ("1e5", 100_000),
+        *(("1e5", 100_000), ("100 thousand", 100_000), ("1.5 million", 1_500_000)),
         *(("16k", "'16,000' or '16,384'"), ("8K", "'8,000' or '8,192'"), ("16M", "'16,000,000' or '16,777,216'")),
         *(("16.384", "give '16,384'"), ("16.000", "'16' or '16,000'")),
         *((text, "give a whole number") for text in ("", "x", "1.5", "16 kk", "16 GPUs", "1e300")),

@@ -11,13 +11,13 @@ import re
 from railcore.catalog import units
 
 _TEXT = re.compile(
-    r"\s*(?:US)?(?P<dollar>\$?)\s*(?P<number>[-+]?(?=[\d.])[\d.,_'\s]*(?<=[\d.])(?:[eE][-+]?\d+)?)"
-    r"\s*(?P<unit>(?:[^\s\d.,+-].*?)?)\s*"
+    r"(?:(?P<dollar>(?:US)?\$)\s*)?(?P<number>[-+]?(?=[\d.])[\d.,_'\s]*(?<=[\d.])(?:[eE][-+]?\d+)?)"
+    r"\s*(?P<unit>(?:[^\s\d.,+-].*)?)"
 )
 _THREE_DECIMALS = re.compile(r"([-+]?[1-9]\d{0,2})\.(\d{3})")
 _MAGNITUDES = {"thousand": "k", "million": "M", "billion": "G", "bn": "G", "trillion": "T"}
 _SWAPPED = str.maketrans(",.", ".,")
-_COUNT_PREFIXES = {"k": 1, "m": 2, "g": 3, "b": 3}  # powers of 1,000, or of 1,024
+_COUNT_PREFIXES = {"k": 1, "m": 2, "g": 3, "b": 3, "t": 4}  # powers of 1,000, or of 1,024
 _MOST_COUNTED = 2**53
 _PORT_RATE = re.compile(r"([kKmMgGtT])(b?|bits?|b?e|bps)", re.IGNORECASE)
 
@@ -33,7 +33,7 @@ class SeveralMeanings(ValueError):
 
 def number_and_unit(text: object) -> tuple[str, str]:
     """Number and unit of a text as they are typed; both are "" where it begins with no number."""
-    match = _TEXT.fullmatch(text) if isinstance(text, str) else None
+    match = _TEXT.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         return "", ""
     symbol = match["unit"]
@@ -88,7 +88,8 @@ def count(text: str) -> int:
     power = _COUNT_PREFIXES.get(prefix.lower(), 0)
     if not numbers or (prefix and not power):
         raise ValueError("give a whole number")
-    bases = (1000, 1024) if power else (1,)
+    in_words = any(word in text.lower() for word in _MAGNITUDES)
+    bases = (1000, 1024) if power and not in_words else (1000,)
     sizes = [units.plain_number(each) * base**power for each in numbers for base in bases]
     whole = [int(size) for size in sizes if size.is_integer() and abs(size) < _MOST_COUNTED]
     if not whole:
