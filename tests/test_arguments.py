@@ -71,7 +71,12 @@ def small_grid() -> PowerGrid:
         (lambda: dc.datacenter_size(1e10, rack_usd="4 M USD").racks, dc.datacenter_size(1e10, rack_usd=4e6).racks),
         (lambda: dc.datacenter_site(100, "GB200 NVL72", "fp8_dense_rate", nic_Bps="800 Gbps").nic_Bps, 1e11),
         (lambda: float(LAW.parameters_after("365 days", "1 EFLOP/s")), float(LAW.parameters_after(365 * 86400, 1e18))),
+        (lambda: rail_only("16,384", 8, "64").gpus, 16384),
         (lambda: float(LAW.tokens("1e25 FLOP")), float(LAW.tokens(1e25))),
+        (lambda: rail_only(64, 8, 16, nic_Bps="400 gbps").nic_Bps, 5e10),
+        (lambda: rail_only(64, 8, 16, nic_Bps="400G").nic_Bps, 5e10),
+        (lambda: price_books.PriceBook(port="$600", transceiver="400 usd").transceiver, 400),
+        (lambda: dc.datacenter_size(power_w="1,200,000 kW").power_w, 1.2e9),
     ],
 )
 def test_a_text_with_its_unit_is_the_number(text, number):
@@ -109,6 +114,16 @@ def test_places_are_found_for_quantities_as_text():
         (lambda: dc.datacenter_size(["1 G USD", [1e9, 2e9]]), r"budget_usd is \['1 G USD', \[1000"),
         (lambda: dc.datacenter_size(["1 G USD", None]), "budget_usd is"),
         (lambda: dc.datacenter_size(power_w="1 GB"), "power_w is '1 GB': give a number in W.*'1.2 GW'"),
+        (lambda: rail_only("16k", 8, 64), "is '16k': give '16,000' or '16,384', as it may mean each"),
+        (lambda: dc.datacenter_size(["1 G USD", True]), "budget_usd is"),
+        (
+            lambda: dc.datacenter_size(power_w="40.000 MW"),
+            "power_w is '40.000 MW': give '40 MW' or '40,000 MW', as it may",
+        ),
+        (
+            lambda: machine.catalog_machine("DGX H100", memory_bytes="141 gb"),
+            "is '141 gb': give '141 GB' or '141 Gbit'",
+        ),
         (lambda: LAW.parameters_after("1 GW", 1e18), "time is '1 GW': give a number in s, or a text such as '30 days'"),
     ],
 )

@@ -253,6 +253,18 @@ def test_unknown_name_lists_the_nearest(ask, nearest, kind):
     assert nearest in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "listed"),
+    [
+        *((name, "GB200 NVL72") for name in ("GB200 NVL72", "gb200-nvl72", "GB200_NVL72", "gb200nvl72")),
+        *((name, None) for name in ("GB200", "GB300 NVL72", "a b", "", None, 5)),
+        ("A B", "A B"),
+    ],
+)
+def test_a_name_is_known_in_any_spelling_that_only_one_has(name, listed):
+    assert catalog.listed_name(name, ["GB200 NVL72", "DGX H100", "A B", "A-B"]) == listed
+
+
 @pytest.mark.parametrize("family", ["prices", "latencies"])
 def test_a_file_that_is_cut_in_a_row_is_refused(tmp_path, family):
     """At every place within its middle and its last row; the last comma ends a row whose shape is blank."""

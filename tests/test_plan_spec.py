@@ -2,10 +2,12 @@
 
 import copy
 import json
+import math
 import re
 import tomllib
 from functools import cache
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
 from test_plan import spec
@@ -128,9 +130,9 @@ def test_only_platform_size_and_model_are_needed():
 def test_all_faults_are_told_at_once_each_by_its_key():
     found = faults(
         {
-            "cluster": {"platform": "DGX H10", "gpu": 64, "power": "40 MB", "nic": 400},
+            "cluster": {"platform": "DGX H10", "gpu": 64, "power": "40 MB", "nic": "400 km"},
             "job": {"model": "Lama-3 8B", "precision": "bf61", "tokens": -1, "mapping": {}, "launch": ""},
-            "network": {"candidate": [{"name": "a", "layout": "rail only"}, {"layout": "Clos", "plane": 2}]},
+            "network": {"candidate": [{"name": "a", "layout": "rail onli"}, {"layout": "Clos", "plane": 2}]},
             "books": {"prices": {"port": "600 W", "transciever": "400 USD", "rate": "400 Gbps"}},
             "operation": {"pue": 0.9, "load": 1.5, "failures": "hihg"},
             "limit": {"days": 3},
@@ -141,12 +143,12 @@ def test_all_faults_are_told_at_once_each_by_its_key():
         "cluster.platform": "'DGX H10': .*'DGX H100'",
         "cluster.gpu": "unknown: give 'gpus'",
         "cluster.power": "'40 MB': give a text with its unit, such as '40 MW'",
-        "cluster.nic": "400: give a text with its unit, such as '400 Gbps'",
+        "cluster.nic": "'400 km': give a text with its unit, such as '400 Gbps'",
         "job.model": "'Lama-3 8B': .*'Llama-3 8B'",
         "job.precision": "'bf61': give 'bf16'",
         "job.tokens": "-1: give .*greater than 0",
         "job.mapping": "given beside job.launch: give one of them",
-        "network.candidate.0.layout": "'rail only': give .*'rail-only'",
+        "network.candidate.0.layout": "'rail onli': give .*'rail-only'",
         "network.candidate.1.name": "missing: give it",
         "network.candidate.1.plane": "unknown: give 'planes'",
         "books.prices.port": "'600 W': give a text with its unit, such as '600 USD'",
@@ -217,11 +219,20 @@ def test_a_typo_in_any_key_names_the_key_that_is_near(place, section):
             {"network": {"candidate": [{**OWN, "layout": "rail-only"}]}},
             r"network\.candidate 'mine': rail-only takes no oversubscription: leave it out",
         ),
+        (
+            {"network": {"candidate": [{**OWN, "layout": "Rail Only"}]}},
+            r"network\.candidate 'mine': rail-only takes no oversubscription: leave it out",
+        ),
         ({"model": {"layers": 3}}, r"job\.model: hidden, heads, .* missing: give these sizes too"),
         (
             {"model": {name: SIZES[name] for name in SIZES if name != "ffn_matrices"}},
             r"ffn_matrices missing: .* \(3 for",
         ),
+        (
+            {"model": {**SIZES, "sequence_length": "8k"}},
+            r"job\.model: sequence_length is '8k': give '8,000' or '8,192'",
+        ),
+        ({"model": {**SIZES, "hidden": True}}, r"job\.model: hidden is True: give a whole number"),
         ({"model": {**SIZES, "hidden": 0}}, r"job\.model: hidden is 0: give"),
         ({"model": {**SIZES, "layrs": 8}}, r"job\.model: .*layrs.* the nearest are .*'layers'"),
         ({"job": {"precision": "nvfp4"}}, r"job\.precision: precision is 'nvfp4': H100 has no"),
@@ -235,7 +246,7 @@ def test_a_typo_in_any_key_names_the_key_that_is_near(place, section):
         ({"cluster": {"platform": "GH200"}}, "catalog has no price of GH200: give books.server$"),
         *(
             ({"job": {"batch": batch}}, rf"job\.batch is '{batch}': give sequences, such as 2048, or a text such as")
-            for batch in ("16M", "2048", "M tokens", "2m tokens", "1.2.3M tokens", "16M GPUs", "")
+            for batch in ("M tokens", "1.2.3M tokens", "16M GPUs", "0 sequences", "")
         ),
         ({"job": {"batch": "8k tokens"}}, r"job\.batch is '8k tokens': give a sequence of 8,192 tokens or more"),
     ],
@@ -260,6 +271,171 @@ def test_names_of_networks():
         assert [each.name for each in found] == names
     every = network_candidates(case_of(read_spec(spec(network={"candidate": [OWN]}))))
     assert [each.name for each in every][-2:] == ["photonic rails", "mine"] and len(every) == 9
+
+
+# What people type
+
+
+def key_of(place, key):
+    """Values of a spec in which one key of a place is given."""
+
+    def given(value):
+        inner = {key: value}
+        for name in reversed(place):
+            inner = {name: [inner]} if name == "candidate" else {name: inner}
+        return inner
+
+    return given
+
+
+def read_key(dotted, value, si_numbers=True):
+    """What a spec reads at a dotted key."""
+    *place, key = dotted.split(".")
+    given = spec(gpus=None, find={"gpus": "fewest"}, limits={"days": 90}) if place == ["cluster"] else spec()
+    inner = given
+    for name in place:
+        inner = inner.setdefault(name, {})
+    inner[key] = value
+    if place == ["cluster"] and key in ("gpus", "racks", "budget", "power"):
+        given.pop("find")
+    found = read_spec(given, si_numbers)
+    for name in (*place, key):
+        found = getattr(found, name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "read"),
+    [
+        ("cluster.power", "40,000 kW", 4e7),
+        ("cluster.nic", "400 gbps", 5e10),
+        ("cluster.nic", "400 Gbit", 5e10),
+        ("cluster.nic", "800G", 1e11),
+        ("cluster.budget", "$1.2 billion", 1.2e9),
+        ("cluster.gpus", "16,384", 16384),
+        ("cluster.platform", "gb200 nvl72", "GB200 NVL72"),
+        ("cluster.platform", "GB200-NVL72", "GB200 NVL72"),
+        ("cluster.use", "At Most", "at most"),
+        ("cluster.include", ["Storage"], ("storage",)),
+        ("job.model", "llama 3 405b", "Llama-3 405B"),
+        ("job.tokens", "15 trillion", 15e12),
+        ("job.tokens", "15e12 tokens", 15e12),
+        ("job.tokens", "1,000,000,000", 1e9),
+        ("job.precision", "BF16", "bf16"),
+        ("operation.restart", "90 minutes", 5400),
+        ("operation.checkpoint", "2 hours", 7200),
+        ("operation.electricity", "$0.08/kWh", 0.08 / 3.6e6),
+        ("operation.years", "5 years", 5),
+        ("operation.failures", "High", "high"),
+        ("operation.pue", "1.25", 1.25),
+        ("books.prices", "Street 2025", "street2025"),
+        ("network.circuit_switch", "piezo (polatis)", "Piezo (Polatis)"),
+        ("site.within", "300 KM", 3e5),
+        ("site.most_people", "100,000", 1e5),
+        ("site.states", ["TX", "new mexico"], ["Texas", "New Mexico"]),
+        ("site.authorities", ["erco"], ["ERCO"]),
+        ("limits.days", "8 weeks", 56),
+        ("limits.days", "8", 8),
+        ("wishes.rank", "Cost", "cost"),
+    ],
+)
+def test_a_text_with_one_meaning_is_read(key, value, read):
+    assert read_key(key, value) == (read if isinstance(read, str | list | tuple) else pytest.approx(read, rel=1e-14))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("cluster.power", "40.000 kW", "is '40.000 kW': give '40 kW' or '40,000 kW', as it may mean each"),
+        ("cluster.power", "40 mw", "is '40 mw': give '40 mW' or '40 MW'"),
+        ("cluster.power", "40,5 kW", "is '40,5 kW': give '40.5 kW'"),
+        ("cluster.nic", "400 GBps", "is '400 GBps': give '400 Gbps' or '400 GB/s'"),
+        ("cluster.gpus", "16k", "is '16k': give '16,000' or '16,384'"),
+        ("job.tokens", "1.500T", "is '1.500T': give '1.5 T tokens' or '1,500 T tokens'"),
+        ("operation.pue", "1.250", "is '1.250': give '1.25' or '1,250'"),
+        ("limits.days", "1.500 weeks", "is '1.500 weeks': give '1.5 weeks' or '1,500 weeks'"),
+        ("limits.days", "2 months", "is '2 months': give a number of days, or a text with its unit, such as '3 days'"),
+        ("operation.restart", "2 months", "is '2 months': give a text with its unit, such as '25 ms'"),
+    ],
+)
+def test_a_text_with_several_meanings_is_refused_with_each(key, value, text):
+    with pytest.raises(ValueError, match=re.escape(f"{key} {text}")):
+        read_key(key, value)
+
+
+@pytest.mark.parametrize(
+    ("batch", "read"),
+    [
+        *(("2,048", 2048), ("2048 sequences", 2048), (" 2 048 sequences", 2048), ("16m tokens", 1953)),
+        *(("16 million tokens", 1953), ("16,000,000 tokens", 1953)),
+        ("16M", "give '16M tokens', '16,000,000 sequences' or '16,777,216 sequences', as it may mean each"),
+        ("2k sequences", "give '2,000 sequences' or '2,048 sequences'"),
+        ("1.500 M tokens", "give '1.5 M tokens' or '1,500 M tokens'"),
+        ("2.048", "give '2,048 sequences'"),
+        (True, "give a whole number"),
+    ],
+)
+def test_batches_as_people_type_them(batch, read):
+    if isinstance(read, int):
+        assert case_of(read_spec(spec(job={"batch": batch}))).batches(64)[0] == read
+        return
+    with pytest.raises(ValueError, match=re.escape(f"job.batch is {batch!r}: {read}")):
+        case_of(read_spec(spec(job={"batch": batch})))
+
+
+EVERY = [".".join((*place, key)) for place, section in sections_of(Spec) for key in section.model_fields]
+
+
+@pytest.mark.parametrize("true", [True, np.True_])
+@pytest.mark.parametrize("key", EVERY)
+def test_no_value_is_a_truth_value(key, true):
+    *place, last = key.split(".")
+    for value in (true, [true, true]):
+        found = faults(spec(**key_of(place, last)(value)))
+        assert any(line.startswith(key.replace("candidate.", "candidate.0.")) for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        *(
+            (key, "give a whole number")
+            for key in ("cluster.gpus", "network.radix", "uncertainty.draws", "site.places")
+        ),
+        *((key, "give a number") for key in ("job.tokens", "operation.contingency", "limits.days", "operation.pue")),
+        *((key, "give a text with its unit, such as '") for key in ("cluster.power", "operation.restart")),
+    ],
+)
+def test_a_truth_value_is_told_what_to_write(key, text):
+    *place, last = key.split(".")
+    assert any(line.startswith(f"{key} is True: {text}") for line in faults(spec(**key_of(place, last)(True))))
+
+
+def test_quantities_are_plain_numbers_in_python_and_never_in_toml():
+    values = {
+        **{"cluster.power": 40e6, "cluster.nic": np.float64(5e10), "operation.restart": 90, "site.within": 3e5},
+        **{"limits.carbon": np.int64(1000), "operation.electricity": 2e-8},
+    }
+    for key, value in values.items():
+        assert read_key(key, value) == value and type(read_key(key, value)) is float
+        with pytest.raises(ValueError, match=rf"{key} is .*: give a text with its unit, such as '"):
+            read_key(key, value, si_numbers=False)
+    for key, value in (("cluster.power", 0), ("operation.restart", -1.0), ("cluster.power", math.nan)):
+        with pytest.raises(ValueError, match=rf"{key} is {value}: give "):
+            read_key(key, value)
+    text = '[cluster]\nplatform = "DGX H100"\npower = 40\n[job]\nmodel = "Llama-3 8B"\n'
+    assert faults(text) == ["cluster.power is 40: give a text with its unit, such as '40 MW'"]
+
+
+def test_unknown_authorities_and_states_are_refused_with_the_nearest():
+    found = faults(spec(site={"states": ["Oho"], "authorities": ["ERCO", "ERCT"]}))
+    assert re.match(r"site\.states\.0 is 'Oho': the nearest are 'Ohio'", found[0])
+    assert re.match(r"site\.authorities\.1 is 'ERCT': the nearest are .*'ERCO'", found[1]) and len(found) == 2
+
+
+def test_networks_are_named_in_any_spelling():
+    case = case_of(read_spec(spec(candidates=["Rail Only", "clos"])))
+    assert [each.name for each in network_candidates(case)] == ["Clos", "rail-only"]
 
 
 # Batches, and models of one's own
@@ -465,6 +641,6 @@ def test_no_key_is_dead(key):
 @pytest.mark.parametrize(("sequences", "near"), [(500, 504), (3, 24), (24, 24)])
 def test_a_mapping_takes_the_nearest_batch_that_it_divides(sequences, near):
     job = {"model": "Llama-3 8B", "tokens": 1e12, "mapping": {"tensor": 2, "data": 24}}
-    job["batch"] = f"{sequences * 8192 / 1e6} M tokens"
+    job["batch"] = f"{sequences * 8192} tokens"
     case = case_of(read_spec({"cluster": {"platform": "DGX H100", "gpus": 48}, "job": job}))
     assert case.own_strategy[1] == near

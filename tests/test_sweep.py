@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import tomllib
 
 import numpy as np
 import pandas as pd
@@ -193,6 +194,29 @@ def test_a_range_of_quantities_keeps_its_unit():
     assert values == ["100 USD", "200 USD", "400 USD", "800 USD", "1600 USD"]
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "middle"),
+    [("1 MW", "1.25 MW", "1.1250 MW"), ("1,000 kW", "3,000 kW", "2000 kW"), ("1MW", "3 MW", "2 MW")],
+)
+def test_a_range_of_quantities_is_typed_and_written_with_one_meaning(low, high, middle):
+    points = sweep_points(BASE, {"books.server_power": {"from": low, "to": high, "steps": 3}})
+    assert points.rows[1]["books.server_power"] == middle
+    read = points.table()["books.server_power"]
+    assert read[1] == pytest.approx((read[0] + read[2]) / 2)
+
+
+def test_quantities_are_plain_numbers_where_nothing_is_of_toml_or_a_file(tmp_path):
+    (tmp_path / "points.csv").write_text("books.server\n250000\n")
+    text = '[cluster]\nplatform = "dgx h100"\ngpus = 64\n[job]\nmodel = "Llama-3 8B"\ntokens = "1T"\nbatch = 512\n'
+    text += '[network]\ncandidates = ["rail-only"]\n'
+    base = tomllib.loads(text)
+    rows = sweep(base, {"books.server": [250e3]})
+    pd.testing.assert_frame_equal(rows, sweep(text, {"books.server": ["250,000 USD"]}), check_dtype=False)
+    for spec, over in ((text, {"books.server": [250e3]}), (base, tmp_path / "points.csv")):
+        with pytest.raises(ValueError, match=r"point 0: .*books\.server is 250000: give a text with its unit, such as"):
+            sweep(spec, over)
+
+
 BAD = [
     ({}, "over gives no values"),
     (None, "over is missing"),
@@ -210,6 +234,8 @@ BAD = [
     ({"cluster.gpus": {"from": 1, "to": 2, "steps": 2, "by": 1}}, "over.cluster.gpus.by is unknown"),
     ({"cluster.gpus": {"from": 0, "to": 2, "steps": 2, "spacing": "log"}}, "above 0 for spacing log"),
     ({"cluster.gpus": {"from": "1 W", "to": "2 USD", "steps": 2}}, "give both in one unit"),
+    ({"cluster.power": {"from": "1.500 MW", "to": "2 MW", "steps": 2}}, "give '1.5' or '1,500', as it may mean each"),
+    ({"cluster.gpus": {"from": True, "to": 2, "steps": 2}}, "give numbers, or both with a unit"),
     ({"cluster.gpus": {"from": "x", "to": "2 USD", "steps": 2}}, "give numbers, or both with a unit"),
     ({"cluster.gpus": range(2000), "job.tokens": range(1, 2000)}, "over has 3,998,000 points: give at most"),
     ("no_such.csv", "no_such.csv', which is no file"),

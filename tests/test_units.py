@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.catalog import units
+from railcore.catalog import readings, units
 
 SYMBOLS = ("bps", "B", "B/s", "bit", "FLOP/s", "s", "h", "W", "J", "Wh", "m", "dB", "USD", "USD/kWh", "GPUs", "%")
 SIGNED = st.builds(lambda sign, x: sign * x, st.sampled_from([-1, 1]), st.floats(1e-12, 1e24))
@@ -29,6 +29,15 @@ SIGNED = st.builds(lambda sign, x: sign * x, st.sampled_from([-1, 1]), st.floats
         ("-2.5 us", -2.5e-6),
         ("16M tokens", 1.6e7),
         ("15T tokens", 1.5e13),
+        ("40,000 kW", 4e7),
+        ("40 000 kW", 4e7),
+        ("40_000 kW", 4e7),
+        ("1,200.5 kW", 1200500),
+        ("1.234 kW", 1234),
+        ("8 weeks", 8 * 7 * 86400),
+        ("2 hours", 7200),
+        ("25 \u03bcs", 25e-6),
+        ("600 $", 600),
     ],
 )
 def test_quantities_in_si(text, value):
@@ -37,8 +46,7 @@ def test_quantities_in_si(text, value):
 
 @given(SIGNED, st.sampled_from(SYMBOLS))
 def test_what_is_shown_reads_back_within_six_digits(value, symbol):
-    shown = units.show(value, symbol).replace(",", "")
-    assert units.parse(shown, like=symbol) == pytest.approx(value, rel=5.001e-6)
+    assert units.parse(units.show(value, symbol), like=symbol) == pytest.approx(value, rel=5.001e-6)
 
 
 @given(SIGNED, st.sampled_from([*SYMBOLS, "Gbps", "KiB", "GB/s", "MW", "USD/year", "TFLOP/s"]))
@@ -92,7 +100,22 @@ def test_significant_keeps_twelve_digits():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "400", "Gbps", "O4 Gbps", "1e999 B", "1e308 EB", "1,000 Gbps", "nan s", "inf W", "1 2 GB", "--5 m", None, 5],
+    [
+        "",
+        "400",
+        "Gbps",
+        "O4 Gbps",
+        "1e999 B",
+        "1e308 EB",
+        "1,00 Gbps",
+        "0,100 Gbps",
+        "nan s",
+        "inf W",
+        "1 2 GB",
+        "--5 m",
+        None,
+        5,
+    ],
 )
 def test_what_is_no_quantity_is_named(text):
     with pytest.raises(ValueError, match="quantity") as error:
@@ -130,3 +153,95 @@ def test_a_noun_follows_its_count():
 def test_numbers_that_differ_in_the_last_bits_are_one(values):
     found = units.distinct([*np.nextafter(values, np.inf), *np.nextafter(values, -np.inf), *values])
     assert found == sorted(set(values))
+
+
+# What people type
+
+POWER, RATE, TIME, PRICE, ENERGY, SIZE = "40 MW", "400 Gbps", "25 ms", "600 USD", "0.08 USD/kWh", "141 GB"
+
+
+@pytest.mark.parametrize(
+    ("text", "example", "value"),
+    [
+        *(
+            (text, POWER, 4e7)
+            for text in ("40,000 kW", "40 000 kW", "40_000 kW", "40\u202f000 kW", "40'000 kW", "40 Mw")
+        ),
+        *((text, POWER, 4e4) for text in ("40 kw", "40 KW", "0.04 MW", "40 thousand W", "40000W", "40.0 kW", "4e1 kW")),
+        *((text, POWER, 125.0) for text in ("0.125 kW", "0.1250 kW", "125 w")),
+        *((text, RATE, 5e10) for text in ("400 gbps", "400 GBPS", "400 Gbit", "400 Gb/s", "400 gbit/s", "400 Gbits/s")),
+        *((text, RATE, 5e10) for text in ("400G", "400 G", "400 Gb", "400GbE", "0.4 tbps", "0.4T", "400 Gb/sec")),
+        *((text, RATE, 4e11) for text in ("400 GB/s", "0.4 TB/S")),
+        *((text, TIME, 8 * 7 * 86400.0) for text in ("8 weeks", "8 wk", "8 Weeks", "56 days", "56 d", "1,344 hours")),
+        *((text, TIME, 5400.0) for text in ("90 minutes", "90 min", "1.5 hr", "1.5 hours", "5,400 sec", "5400 s")),
+        *((text, TIME, 25e-6) for text in ("25 us", "25 \u00b5s", "25 \u03bcs", "0.025 MS")),
+        *((text, PRICE, 600.0) for text in ("600 usd", "$600", "600 $", "US$ 600", "0.6 k$", "$0.6k")),
+        *((text, PRICE, 1.2e9) for text in ("$1.2B", "$1.2 billion", "1.2 billion USD", "1.2 GUSD", "1,200 m usd")),
+        *((text, ENERGY, 0.08 / 3.6e6) for text in ("0.08 $/kWh", "$0.08/kWh", "0.08 USD/kwh", "80 usd/MWH")),
+        *((text, SIZE, 141e9) for text in ("141 GB", "1128 Gbit", "0.141 TB", "141gB")),
+        *((text, "300 km", 3e5) for text in ("300 KM", "300 Km", "300,000 m")),
+        *((text, "16M tokens", 1.6e7) for text in ("16M tokens", "16m tokens", "16 million tokens", "16,000k tokens")),
+    ],
+)
+def test_a_text_with_one_meaning_is_read(text, example, value):
+    assert readings.quantity(text, example) == pytest.approx(value, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("text", "example", "meanings"),
+    [
+        ("40.000 kW", POWER, ["40 kW", "40,000 kW"]),
+        ("1.500 kW", POWER, ["1.5 kW", "1,500 kW"]),
+        ("1.234 kW", POWER, ["1.2340 kW", "1,234 kW"]),
+        ("40 mw", POWER, ["40 mW", "40 MW"]),
+        ("40.000 mw", POWER, ["40 mW", "40 MW", "40,000 mW", "40,000 MW"]),
+        ("400 GBps", RATE, ["400 Gbps", "400 GB/s"]),
+        ("400 gb", RATE, ["400 Gbps", "400 GB/s"]),
+        ("400 GB", RATE, ["400 Gbps", "400 GB/s"]),
+        ("400 gb/s", RATE, ["400 GB/s", "400 Gbit/s"]),
+        ("141 gb", SIZE, ["141 GB", "141 Gbit"]),
+        ("141 Gb", SIZE, ["141 GB", "141 Gbit"]),
+        ("$40.000", PRICE, ["40 $", "40,000 $"]),
+        ("40,5 kW", POWER, ["40.5 kW"]),
+        ("0,125 kW", POWER, ["0.125 kW"]),
+        ("1.234,5 kW", POWER, ["1,234.5 kW"]),
+        ("1.234.567 kW", POWER, ["1,234,567 kW"]),
+    ],
+)
+def test_other_texts_are_refused_with_all_their_meanings_which_are_read(text, example, meanings):
+    with pytest.raises(readings.SeveralMeanings) as error:
+        readings.quantity(text, example)
+    assert error.value.meanings == meanings and all(repr(meaning) in str(error.value) for meaning in meanings)
+    values = {readings.quantity(meaning, example) for meaning in meanings}
+    assert len(values) == len(meanings)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "40", "kW", "1 2 kW", "40 kg", "2 months", "40 kW kW", "1e999 W", "US 40 MW", None, 40, True]
+)
+def test_what_no_quantity_is_is_refused_with_an_example(text):
+    with pytest.raises(ValueError, match="give a text with its unit, such as '40 MW'"):
+        readings.quantity(text, POWER)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        *((text, 16384) for text in ("16384", "16,384", "16 384", "16_384", " 16384 ")),
+        *(("1e5", 100_000), ("100 thousand", 100_000), ("1.5 million", 1_500_000)),
+        *(("16k", "'16,000' or '16,384'"), ("8K", "'8,000' or '8,192'"), ("16M", "'16,000,000' or '16,777,216'")),
+        *(("16.384", "give '16,384'"), ("16.000", "'16' or '16,000'")),
+        *((text, "give a whole number") for text in ("", "x", "1.5", "16 kk", "16 GPUs", "1e300")),
+    ],
+)
+def test_counts(text, read):
+    if isinstance(read, int):
+        assert readings.count(text) == read
+        return
+    with pytest.raises(ValueError, match=re.escape(read)):
+        readings.count(text)
+
+
+@given(st.floats(1e-9, 1e12))
+def test_a_written_number_has_one_meaning(value):
+    assert readings.typed_number(readings.one_meaning(value)) == float(f"{value:.9g}")

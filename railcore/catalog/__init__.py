@@ -28,4 +28,4 @@ from railcore.catalog.items import (
     values,
     variant_row,
 )
-from railcore.catalog.lookup import UnknownName, full_name, near_names, nearest_names
+from railcore.catalog.lookup import UnknownName, full_name, listed_name, near_names, nearest_names

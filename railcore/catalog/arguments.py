@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from railcore.catalog import checks, units
 from railcore.catalog.lookup import UnknownName
+from railcore.catalog.readings import SeveralMeanings, count, quantity
 
 
 class Range(NamedTuple):
@@ -117,19 +118,8 @@ def checked(target: T) -> T:
     return target
 
 
-def quantity(text: Any, example: str) -> float:
-    """SI value of a text with its unit. example: a quantity of the dimension.
-
-    Raises ValueError that says what to write for what is no such text.
-    """
-    try:
-        return units.parse(text, example.partition(" ")[2])
-    except ValueError:
-        raise ValueError(f"give a text with its unit, such as {example!r}") from None
-
-
 def si(name: str, value: Any, example: str) -> Any:
-    """A text in SI units, texts as an array, and what is no text as it is. example: as of `quantity`.
+    """A text in SI units, texts as an array, and what is no text as it is. example: as of `readings.quantity`.
 
     Raises ValueError naming the argument for a text that cannot be read, or of another dimension.
     """
@@ -137,7 +127,11 @@ def si(name: str, value: Any, example: str) -> Any:
     if not any(isinstance(text, str) for text in texts):
         return value
     try:
+        if any(isinstance(text, bool | np.bool_) for text in texts):
+            raise TypeError("no number")
         values = np.asarray([quantity(text, example) if isinstance(text, str) else text for text in texts], float)
+    except SeveralMeanings as error:
+        raise ValueError(f"{name} is {value!r}: {error}") from None
     except (TypeError, ValueError):
         raise ValueError(f"{name} is {value!r}: give {_in_unit(example)}") from None
     return float(values[0]) if isinstance(value, str) else values
@@ -256,6 +250,11 @@ class _Reader:
 
     def _whole_number(self, value: Any) -> Any:
         least, most, *_ = self.allowed
+        if isinstance(value, str):
+            try:
+                value = count(value)
+            except ValueError as error:
+                raise ValueError(f"{self.name} is {value!r}: {error}") from None
         if type(value) is int and least <= value <= min(most, checks.MOST_WHOLE):
             return value
         if np.ndim(checks.numbers(self.name, value, "a whole number")):

@@ -1,6 +1,7 @@
 """Names that are looked up: what is not there is refused with those that are nearest to it."""
 
 import difflib
+import re
 from collections.abc import Iterable
 
 _NAMES_SHOWN = 16  # where none is near to what is asked for
@@ -17,15 +18,33 @@ class UnknownName(KeyError, ValueError):
 
 
 def full_name(what: str, name: str, choices: Iterable[str]) -> str:
-    """The one of the choices that has this name, or alone begins with it: "01" is "01_network_cost".
+    """The choice of this name (see `listed_name`), or the only one that begins with it: "01" is "01_network_cost".
 
     Raises UnknownName.
     """
     names = list(choices)
-    fitting = [name] if name in names else [entry for entry in names if entry.startswith(name)]
+    if listed := listed_name(name, names):
+        return listed
+    fitting = [entry for entry in names if entry.startswith(name)]
     if len(fitting) != 1:
         raise UnknownName(what, name, names)
     return fitting[0]
+
+
+def listed_name(name: object, choices: Iterable[str]) -> str | None:
+    """The choice that is a name, else the only one that differs from it in case, spaces, hyphens and underscores alone.
+
+    None for none: "gb200-nvl72" is "GB200 NVL72".
+    """
+    names = list(choices)
+    if name in names:
+        return str(name)
+    alike = [entry for entry in names if _letters(entry) == _letters(str(name))]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name.casefold())
 
 
 def near_names(name: object, choices: Iterable[str], alike: float = 0.4) -> list[str]:

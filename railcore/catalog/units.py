@@ -1,4 +1,4 @@
-"""SI multipliers, reading quantities such as "400 Gbps" or "130 kW", and showing numbers to a person.
+"""SI multipliers, reading quantities such as "400 Gbps" or "1,300 kW", and showing numbers to a person.
 
 Inside railcore every number is in bytes, bytes/s, seconds, FLOP/s, watts, joules, metres, kilograms or
 USD. Bits, hours, kWh and prefixes exist at the edges only, through this module.
@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 kilo, mega, giga, tera, peta, exa = 1e3, 1e6, 1e9, 1e12, 1e15, 1e18
@@ -16,18 +17,20 @@ KiB, MiB, GiB, TiB = 2.0**10, 2.0**20, 2.0**30, 2.0**40
 Mbps, Gbps, Tbps, Pbps = mega / 8, giga / 8, tera / 8, peta / 8
 kW, MW, GW = kilo, mega, giga
 ms, us, ns = 1e-3, 1e-6, 1e-9
-minute, hour, day, year = 60.0, 3600.0, 86400.0, 365.0 * 86400.0
+minute, hour, day, week, year = 60.0, 3600.0, 86400.0, 7 * 86400.0, 365.0 * 86400.0
 kWh = kilo * hour
 km = kilo
 
-_SMALL = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3}
+_SMALL = {"n": 1e-9, "u": 1e-6, "\N{MICRO SIGN}": 1e-6, "\N{GREEK SMALL LETTER MU}": 1e-6, "m": 1e-3}
 _LARGE = {"k": kilo, "M": mega, "G": giga, "T": tera, "P": peta, "E": exa}
 _BINARY = {"Ki": KiB, "Mi": MiB, "Gi": GiB, "Ti": TiB}
-_NOT_SHOWN = {*_BINARY, "K", "c", "u"}
+_MONEY = {**_LARGE, "B": giga}
+_NOT_SHOWN = {*_BINARY, "K", "B", "c", "u", "\N{GREEK SMALL LETTER MU}"}
 # symbol: (dimension, SI factor, prefixes that may stand before it)
 _UNITS: dict[str, tuple[str, float, dict[str, float]]] = {
     "B": ("B", 1.0, {**_LARGE, "K": kilo, **_BINARY}),
     "bit": ("B", 1 / 8, {**_LARGE, "K": kilo, **_BINARY}),
+    "bits": ("B", 1 / 8, {**_LARGE, "K": kilo}),
     "b": ("B", 1 / 8, {**_LARGE, "K": kilo}),
     "bps": ("B/s", 1 / 8, _LARGE),
     "FLOP": ("FLOP", 1.0, _LARGE),
@@ -39,14 +42,22 @@ _UNITS: dict[str, tuple[str, float, dict[str, float]]] = {
     "g": ("kg", 1e-3, {**_SMALL, "k": kilo}),
     "t": ("kg", kilo, {"k": kilo, "M": mega, "G": giga}),
     "dB": ("dB", 1.0, {}),
-    "USD": ("USD", 1.0, _LARGE),
+    "USD": ("USD", 1.0, _MONEY),
+    "$": ("USD", 1.0, _MONEY),
     "%": ("1", 1e-2, {}),
 }
 _COUNTS = (
     "1 x fraction GPUs ports links switches NICs sockets chips racks tiers rails planes transceivers cables "
     "servers sites parameters layers sequences elements heads experts packets paths"
 ).split()
-_TIMES = {"min": minute, "h": hour, "day": day, "days": day, "year": year, "years": year}
+_TIMES = {
+    **dict.fromkeys(("sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("min", "minute", "minutes"), minute),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), hour),
+    **dict.fromkeys(("d", "day", "days"), day),
+    **dict.fromkeys(("wk", "wks", "week", "weeks"), week),
+    **dict.fromkeys(("yr", "yrs", "year", "years"), year),
+}
 _UNITS |= {word: ("1", 1.0, {}) for word in _COUNTS} | {"tokens": ("1", 1.0, {**_LARGE, "B": giga})}
 _UNITS |= {word: ("s", size, {}) for word, size in _TIMES.items()}
 _WORDS = {"gpus": "GPUs", "gpu": "GPU", "hb": "HB", "nic": "NIC", "nics": "NICs", "pue": "PUE"}
@@ -57,7 +68,12 @@ _LABELS = {
     "oversubscription": "oversubscription, down : up",
 }
 _SINGULARS = {"ies": "y", "sses": "ss", "tches": "tch", "s": ""}  # endings, the longest first
-_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\s\d.,+-].*?|1/\S+)\s*")
+_DIVIDERS = ",_' \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"  # of thousands, in groups of three digits
+NUMBER = re.compile(
+    rf"[-+]?(?:[1-9]\d{{0,2}}(?P<divider>[{_DIVIDERS}])\d{{3}}(?:(?P=divider)\d{{3}})*(?:\.\d*)?|\d+\.?\d*|\.\d+)"
+    r"(?:[eE][-+]?\d+)?"
+)
+_QUANTITY = re.compile(rf"\s*(?P<number>{NUMBER.pattern})\s*(?P<unit>[^\s\d.,+-].*?|1/\S+)\s*")
 
 
 def _simple(symbol: str) -> tuple[str, float] | None:
@@ -82,28 +98,48 @@ def unit(symbol: str) -> tuple[str, float]:
     return (f"{dimension}/{below[0][0]}", factor / below[0][1]) if below else (dimension, factor)
 
 
+@cache
+def _symbols() -> dict[str, list[str]]:
+    """Every symbol, with its prefix, by its small letters."""
+    found: dict[str, list[str]] = {}
+    for symbol, (_, _, prefixes) in _UNITS.items():
+        for prefix in ("", *prefixes):
+            found.setdefault(f"{prefix}{symbol}".lower(), []).append(f"{prefix}{symbol}")
+    return found
+
+
+def symbols_like(text: str) -> list[str]:
+    """Symbols of units that differ from a text in small and capital letters alone: mW and MW are like "mw"."""
+    return _symbols().get(text.lower(), [])
+
+
+def plain_number(text: str) -> float:
+    """A number of `NUMBER`, whose thousands may be divided: plain_number("40,000") = 4e4."""
+    return float(text.translate(dict.fromkeys(map(ord, _DIVIDERS))))
+
+
 def parse(text: str, like: str | None = None) -> float:
-    """SI value of a quantity: parse("400 Gbps") = 5e10 (bytes/s), parse("16M tokens") = 1.6e7.
+    """SI value of a quantity: parse("400 Gbps") = 5e10 (bytes/s), parse("1,600k tokens") = 1.6e6.
 
     `like` is a unit whose dimension the quantity must have. Raises ValueError for what is no finite number with a
     known unit, or for another dimension.
     """
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
-    if match is None or not math.isfinite(float(match[1])):
+    if match is None or not math.isfinite(number := plain_number(match["number"])):
         raise ValueError(f"quantity {text!r} cannot be read: write a number, a space and a unit, as in '400 Gbps'")
-    dimension, factor = unit(match[2])
-    if not math.isfinite(float(match[1]) * factor):
+    dimension, factor = unit(match["unit"])
+    if not math.isfinite(number * factor):
         raise ValueError(f"quantity {text!r} is too large for a number")
     if like is not None and dimension != (wanted := unit(like)[0]):
         raise ValueError(f"quantity {text!r} is in {dimension!r}: write it in {like} or another unit of {wanted!r}")
-    return float(match[1]) * factor
+    return number * factor
 
 
 def dimension_of(text: str) -> str | None:
     """Dimension of a quantity written with its unit, or None where `text` is not one."""
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
     try:
-        return unit(match[2])[0] if match else None
+        return unit(match["unit"])[0] if match else None
     except ValueError:
         return None
 

@@ -60,9 +60,10 @@ def network_candidates(case: Case) -> list[Candidate]:
     candidates = [named(name) for name in usual(2 * box.hb_domain_size)] + [Candidate(PHOTONIC, photonic)]
     if spec.candidates != "all":
         names = [candidate.name for candidate in candidates]
-        if stray := [name for name in spec.candidates if name not in names]:
+        listed = {name: catalog.listed_name(name, names) for name in spec.candidates}
+        if stray := [name for name in listed if listed[name] is None]:
             raise catalog.UnknownName("network.candidates: network", stray[0], names)
-        candidates = [candidate for candidate in candidates if candidate.name in spec.candidates]
+        candidates = [candidate for candidate in candidates if candidate.name in listed.values()]
     if taken := {network.name for network in spec.candidate} & {candidate.name for candidate in candidates}:
         name = sorted(taken)[0]
         raise ValueError(f"network.candidate {name!r} has the name of another network: give it a name of its own")

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import quantity
 from railcore.catalog.units import counted, show, year
 from railcore.datacenter.operation import OperatingPrices
 from railcore.deploy.cluster import Cluster
@@ -26,7 +25,7 @@ from railcore.network.price_books import (
 )
 from railcore.network.reliability import host_gpus
 from railcore.network.switches import switch_model, usual_networks
-from railcore.planner.spec import JobSpec, PowerSpec, PriceSpec, SiteSpec, Spec
+from railcore.planner.spec import JobSpec, PowerSpec, PriceSpec, SiteSpec, Spec, batch_size
 from railcore.strategies.gpu_counts import gpu_counts, near_batches
 from railcore.strategies.splits import allowed_values
 from railcore.training.hugging_face import predicting_layers
@@ -422,11 +421,12 @@ def _batch(spec: Spec, model: Transformer, row: catalog.Item | None) -> float | 
         tokens = usual.value * (1 if usual.unit == "tokens" else length)
     else:
         try:
-            tokens = quantity(asked if "tokens" in asked else "", "16M tokens")
-        except ValueError:
-            raise ValueError(
-                f'job.batch is {asked!r}: give sequences, such as 2048, or a text such as "16M tokens"'
-            ) from None
+            size, what = batch_size(asked)
+        except ValueError as error:
+            raise ValueError(f"job.batch is {asked!r}: {error}") from None
+        if what == "sequences":
+            return int(size)
+        tokens = size
         if tokens < model.sequence_length:
             raise ValueError(f"job.batch is {asked!r}: give a sequence of {model.sequence_length:,} tokens or more")
     return float(tokens / model.sequence_length)

@@ -102,6 +102,8 @@ def support(platform: str, model: str, precision: str = "bf16") -> pd.DataFrame:
     platform, model: of the catalog. precision: of linear layers.
     Columns what, evidence, grade. Raises UnknownName for a name that the catalog lacks.
     """
+    platform = catalog.listed_name(platform, catalog.names("platforms")) or platform
+    model = catalog.listed_name(model, catalog.names("models")) or model
     machine, sizes = catalog_machine(platform, precision), catalog.item("models", model)
     box, mixture = catalog.item("platforms", platform), "experts" in sizes
     rows: list[tuple[str, str, str]] = []

@@ -71,7 +71,8 @@ def plan(
     Parameters
     ----------
     spec
-        A TOML file, its text, or a dictionary of the same form; `railcore plan --init` writes one with comments.
+        A TOML file, its text, or a dictionary of the same form, whose quantities may be plain numbers in SI units;
+        `railcore plan --init` writes one with comments.
     progress
         Called with a text before what may take more than a second.
     shared

@@ -2,32 +2,75 @@
 """The spec of a plan: its sections, their keys, the values of each and its default."""
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from railcore import catalog
-from railcore.catalog import units
-from railcore.catalog.arguments import quantity
+from railcore.catalog import readings, units
+from railcore.catalog.readings import quantity
 from railcore.network.price_books import DEFAULT_BOOK, book_names
 from railcore.training.machine import PRECISIONS
 from railcore.training.runtime import OFFLOADS
 
 _LEAST_DRAWS, _MOST_DRAWS = 20, 100_000
+SI_NUMBERS = "SI numbers"  # of a validation's context: whether quantities may be plain numbers
 SIDE_NETWORKS = ("frontend", "storage", "management")
 LAYOUTS = ("rail-optimized", "Clos", "rail-only", "photonic rails")
 
 
 def _quantity(example: str, above_0: bool = False) -> Any:
-    """A text with a unit of the example's dimension, as an SI number."""
+    """A text with a unit of the example's dimension, as an SI number; SI numbers too where a spec takes them."""
 
-    def read(value: Any) -> float:
-        number = quantity(value, example)
+    def read(value: Any, info: ValidationInfo) -> float:
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        number = value if plain and (info.context or {}).get(SI_NUMBERS) else quantity(value, example)
         if number < 0 or (above_0 and not number):
             raise ValueError(f"give more than 0, such as {example!r}")
         return number
 
     return Annotated[float, BeforeValidator(read), WithJsonSchema({"type": "string", "examples": [example]})]
+
+
+def _number(value: Any) -> Any:
+    """A plain number, or a text with one."""
+    if isinstance(value, bool):
+        raise ValueError("give a number")
+    return readings.typed_number(value) if isinstance(value, str) else value
+
+
+def _times(unit: str) -> Any:
+    """A number of days or years, or a text with a unit of time."""
+    example = f"3 {unit}s"
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str) or value.strip()[-1:].isdigit():
+            return _number(value)
+        try:
+            return units.convert(quantity(value, example), unit)
+        except readings.SeveralMeanings:
+            raise
+        except ValueError:
+            raise ValueError(f"give a number of {unit}s, or a text with its unit, such as {example!r}") from None
+
+    return Annotated[float, BeforeValidator(read), Field(gt=0, allow_inf_nan=False)]
+
+
+def _whole(value: Any) -> Any:
+    """A whole number, or a text with one."""
+    if isinstance(value, bool):
+        raise ValueError("give a whole number")
+    return readings.count(value) if isinstance(value, str) else value
 
 
 def _name_of(family: str, read: Callable[[str], str]) -> Any:
@@ -36,7 +79,11 @@ def _name_of(family: str, read: Callable[[str], str]) -> Any:
 
 def _named(family: str) -> Any:
     """A name of a family of the catalog."""
-    return _name_of(family, lambda name: catalog.item(family, name).name)
+
+    def read(name: str) -> str:
+        return catalog.item(family, catalog.listed_name(name, catalog.names(family)) or name).name
+
+    return _name_of(family, read)
 
 
 def _book(family: str) -> Any:
@@ -45,9 +92,10 @@ def _book(family: str) -> Any:
 
 
 def _listed(name: str, names: Collection[str]) -> str:
-    if name not in names:
+    listed = catalog.listed_name(name, names)
+    if listed is None:
         raise ValueError(nearest(name, names))
-    return name
+    return listed
 
 
 def nearest(name: str, names: Collection[str]) -> str:
@@ -59,17 +107,50 @@ def nearest(name: str, names: Collection[str]) -> str:
 def _tokens(value: Any) -> Any:
     """A number of tokens; a text may leave out their name."""
     if not isinstance(value, str):
-        return value
+        return _number(value)
     try:
-        return units.parse(value if "tokens" in value else f"{value} tokens", "tokens")
+        return quantity(value if "tokens" in value.lower() else f"{value} tokens", "15T tokens")
+    except readings.SeveralMeanings:
+        raise
     except ValueError:
         raise ValueError('give a number such as 15e12, or a text such as "15T"') from None
+
+
+def batch_size(text: str) -> tuple[float, str]:
+    """Size of a batch, and what it counts: sequences or tokens. Raises ValueError that says what to write."""
+    words = text.lower().strip()
+    number = words.removesuffix("sequences")
+    try:
+        if "tokens" in words:
+            return quantity(text, "16M tokens"), "tokens"
+        if size := readings.count(number):
+            return size, "sequences"
+    except readings.SeveralMeanings as error:
+        if "tokens" in words:
+            raise
+        tokens = [f"{text} tokens"] if number == words and words[-1:].isalpha() else []
+        raise readings.SeveralMeanings([*tokens, *(f"{meaning} sequences" for meaning in error.meanings)]) from None
+    except ValueError:
+        pass
+    raise ValueError('give sequences, such as 2048, or a text such as "16M tokens"')
 
 
 def _rule(name: str) -> str:
     from railcore.siting.supply import RULES  # only where it is given: it takes a third of a second
 
     return _listed(name, RULES)
+
+
+def _state(name: str) -> str:
+    from railcore.siting.areas import state_names
+
+    return state_names(name)[0]
+
+
+def _authority(code: str) -> str:
+    from railcore.siting.areas import listed_authorities
+
+    return listed_authorities(code)[0]
 
 
 Power, Price, Rate, Distance, Tonnes = (
@@ -81,17 +162,32 @@ Platform, Switch, CircuitSwitch, RuntimeName, ModelName = map(
     _named, ("platforms", "switches", "circuit_switches", "runtimes", "models")
 )
 Tokens = Annotated[float, BeforeValidator(_tokens), Field(gt=0, allow_inf_nan=False)]
-Rule = Annotated[str, AfterValidator(_rule)]
+Rule, State, Authority = (Annotated[str, AfterValidator(read)] for read in (_rule, _state, _authority))
 PriceName, PowerName = map(_book, ("prices", "powers"))
-Count = Annotated[int, Field(gt=0, strict=True)]
-Share = Annotated[float, Field(gt=0, le=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Whole = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
+Count = Annotated[Whole, Field(gt=0)]
+Number = Annotated[float, BeforeValidator(_number)]
+Share = Annotated[Number, Field(gt=0, le=1)]
+Positive = Annotated[Number, Field(gt=0, allow_inf_nan=False)]
+Days, Years = map(_times, ("day", "year"))
 
 
 class SpecSection(BaseModel):
     """A table of the spec."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _as_typed(cls, value: Any, info: ValidationInfo) -> Any:
+        """Numbers of NumPy as Python's, and words as they are listed."""
+        words = _words(cls.model_fields[str(info.field_name)].annotation)
+
+        def as_listed(part: Any) -> Any:
+            part = part.item() if isinstance(part, np.generic) else part
+            return catalog.listed_name(part, words) or part if isinstance(part, str) else part
+
+        return [*map(as_listed, value)] if isinstance(value, list | tuple) else as_listed(value)
 
 
 class ClusterSpec(SpecSection):
@@ -141,7 +237,7 @@ class CandidateSpec(SpecSection):
 
     name: str = Field(description="that tables show")
     layout: Literal[LAYOUTS] = Field(description=", ".join(LAYOUTS))
-    oversubscription: Annotated[float, Field(ge=1)] = Field(
+    oversubscription: Annotated[Number, Field(ge=1)] = Field(
         1.0, description="of the layer over rails, or of a Clos' leaves"
     )
     planes: Count = Field(1, description="over which every NIC's ports are split")
@@ -154,15 +250,15 @@ class NetworkSpec(SpecSection):
     candidates: Literal["all"] | list[str] = Field("all", description='or names of them, such as ["rail-only", "Clos"]')
     candidate: list[CandidateSpec] = Field([], description="networks of your own beside them: [[network.candidate]]")
     switch: Switch | None = Field(None, description="of the catalog; by default the usual one")
-    radix: Annotated[int, Field(ge=2, strict=True)] | None = Field(
+    radix: Annotated[Whole, Field(ge=2)] | None = Field(
         None, description="ports of a switch at the NIC's rate, in place of the switch's"
     )
-    oversubscriptions: list[Annotated[float, Field(gt=1)]] = Field(
+    oversubscriptions: list[Annotated[Number, Field(gt=1)]] = Field(
         [2.0, 4.0], description="of Clos leaves that are tried"
     )
     planes: Count = Field(2, description="of rail-only in planes")
     circuit_switch: CircuitSwitch = Field("Piezo (Polatis)", description="of photonic rails")
-    nic_ports: Annotated[int, Field(ge=2)] = Field(2, description="of a NIC on photonic rails")
+    nic_ports: Annotated[Whole, Field(ge=2)] = Field(2, description="of a NIC on photonic rails")
     reconfiguration: Duration | None = Field(None, description="of circuits; by default the switch's own")
 
 
@@ -202,15 +298,15 @@ class BooksSpec(SpecSection):
 class OperationSpec(SpecSection):
     """What it takes to run."""
 
-    years: Positive | None = Field(None, description="over which the purchase wears out; by default the catalog's")
+    years: Years | None = Field(None, description="over which the purchase wears out; by default the catalog's")
     electricity: PerEnergy | None = Field(None, description="by default the site's state's, else the catalog's")
-    pue: Annotated[float, Field(ge=1)] | None = Field(None, description="power of the facility over that of its IT")
+    pue: Annotated[Number, Field(ge=1)] | None = Field(None, description="power of the facility over that of its IT")
     load: Share | None = Field(None, description="mean power over rated power")
     carbon: Carbon | None = Field(None, description="of the power; by default what is idle near the site")
     failures: Literal["value", "low", "high"] = Field("value", description="which of the catalog's failure rates")
     checkpoint: Time | None = Field(None, description="time of a checkpoint; by default the catalog's")
     restart: Duration | None = Field(None, description="time of a restart; by default the catalog's")
-    contingency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    contingency: Annotated[Number, Field(ge=0, allow_inf_nan=False)] = Field(
         0.0, description="share of time added; modelled times are benchmarks'"
     )
 
@@ -218,12 +314,12 @@ class OperationSpec(SpecSection):
 class SiteSpec(SpecSection):
     """Where the power is."""
 
-    near: str | tuple[float, float] | None = Field(
+    near: str | tuple[Number, Number] | None = Field(
         None, description='a city or (latitude, longitude), such as "Houston"'
     )
     within: Distance = Field("300 km", validate_default=True, description="of that place")
-    states: list[str] = Field([], description="by name or postal code; all where none is given")
-    authorities: list[str] = Field([], description="balancing authorities with most of the power around, by code")
+    states: list[State] = Field([], description="by name or postal code; all where none is given")
+    authorities: list[Authority] = Field([], description="balancing authorities with most of the power around, by code")
     most_people: Positive = Field(1e5, description="in cities around the place")
     people_within: Distance = Field("50 km", validate_default=True, description="in which they are counted")
     radius: Distance = Field("75 km", validate_default=True, description="within which plants feed a place")
@@ -234,7 +330,7 @@ class SiteSpec(SpecSection):
 class GoalsSpec(SpecSection):
     """At most so much of each; of goodput at least."""
 
-    days: Positive | None = Field(None, description="of the training")
+    days: Days | None = Field(None, description="of the training")
     power: Power | None = Field(None, description="of the facility")
     purchase: Price | None = Field(None, description="of servers and networks")
     cost: Price | None = Field(None, description="of the training: wear and energy")
@@ -266,7 +362,7 @@ def check_draws(name: str, draws: int) -> None:
 class UncertaintySpec(SpecSection):
     """Draws of what is assumed."""
 
-    draws: Annotated[int, Field(ge=_LEAST_DRAWS, le=_MOST_DRAWS)] = Field(1000, description="of all rows at once")
+    draws: Annotated[Whole, Field(ge=_LEAST_DRAWS, le=_MOST_DRAWS)] = Field(1000, description="of all rows at once")
     seed: Count = Field(1, description="of the draws")
 
 
@@ -303,6 +399,12 @@ def section_at(place: tuple) -> type[SpecSection] | None:
         if part in fields:
             section = section_in(fields[part].annotation)
     return section if isinstance(section, type) and issubclass(section, SpecSection) else None
+
+
+def _words(annotation: Any) -> list[str]:
+    """The words of which an annotation allows one."""
+    parts = get_args(annotation)
+    return list(parts) if get_origin(annotation) is Literal else [word for part in parts for word in _words(part)]
 
 
 def section_in(annotation: Any) -> type[SpecSection] | None:

@@ -8,14 +8,17 @@ from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from railcore import catalog
 from railcore.catalog import units
-from railcore.planner.spec import Spec, nearest, section_at
+from railcore.planner.spec import SI_NUMBERS, Spec, nearest, section_at
 from railcore.training.hugging_face import read_config
 
 
-def read_spec(spec: Spec | Mapping[str, Any] | str | Path) -> Spec:
+def read_spec(spec: Spec | Mapping[str, Any] | str | Path, si_numbers: bool = True) -> Spec:
     """A spec of a TOML file, a text in TOML, or a dictionary.
 
+    si_numbers: whether quantities of a dictionary may be plain numbers in SI units, which those of TOML never are: 40
+    there would be 40 W.
     Raises ValueError with all faults, each by its dotted key, with its value and what to write.
     """
     if isinstance(spec, Spec):
@@ -23,7 +26,7 @@ def read_spec(spec: Spec | Mapping[str, Any] | str | Path) -> Spec:
     name, values = _named_values(spec)
     faults = list(_contradictions(values))
     try:
-        read = Spec.model_validate(values)
+        read = Spec.model_validate(values, context={SI_NUMBERS: si_numbers and isinstance(spec, Mapping)})
     except ValidationError as error:
         faults = [*_faults(error), *faults]
     if faults:
@@ -139,15 +142,15 @@ def _network_contradictions(network: Mapping[str, Any]) -> Iterator[str]:
     tables = network.get("candidate", [])
     candidates = [table for table in tables if isinstance(table, Mapping)] if isinstance(tables, list) else []
     names = [str(candidate.get("name")) for candidate in candidates]
-    if network.get("candidates") == [] and not candidates:
+    if isinstance(network.get("candidates"), list) and not network["candidates"] and not candidates:
         yield "network.candidates is []: give names, or networks of your own in [[network.candidate]]"
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         yield f"network.candidate {name!r} is given more than once: give each a name of its own"
     unused = {"photonic rails": ("oversubscription", "planes", "radix"), "rail-only": ("oversubscription",)}
     for candidate in candidates:
-        for key in unused.get(str(candidate.get("layout")), ()):
+        layout = catalog.listed_name(candidate.get("layout"), unused)
+        for key in unused[layout] if layout else ():
             if key in candidate:
-                layout = candidate["layout"]
                 yield f"network.candidate {candidate.get('name')!r}: {layout} takes no {key}: leave it out"
 
 

@@ -30,7 +30,9 @@ class Planned(NamedTuple):
     inputs: str
 
 
-def planned_chunk(base: Mapping[str, Any], points: Mapping[int, Mapping[str, Any]], draws: int = 0) -> Planned:
+def planned_chunk(
+    base: Mapping[str, Any], points: Mapping[int, Mapping[str, Any]], draws: int = 0, si_numbers: bool = True
+) -> Planned:
     """Plan points one after the other; what they share is computed once.
 
     Parameters
@@ -41,6 +43,8 @@ def planned_chunk(base: Mapping[str, Any], points: Mapping[int, Mapping[str, Any
         By number, the values that each puts into the spec.
     draws
         Of uncertain rows, for the columns of `_DRAWN`; 0 for none.
+    si_numbers
+        As of `read_spec`.
 
     Returns
     -------
@@ -51,7 +55,7 @@ def planned_chunk(base: Mapping[str, Any], points: Mapping[int, Mapping[str, Any
     shared, rows, failed = Shared(), list[pd.DataFrame](), dict[int, str]()
     for point, values in points.items():
         try:
-            spec = read_spec(with_values(base, values))
+            spec = read_spec(with_values(base, values), si_numbers)
             if draws:
                 uncertainty = spec.uncertainty.model_copy(update={"draws": draws})
                 spec = spec.model_copy(update={"uncertainty": uncertainty})

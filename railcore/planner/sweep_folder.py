@@ -105,7 +105,7 @@ def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Ite
         "points": len(points.rows),
         "chunks": len(chunks),
         "draws": draws,
-        "points_hash": _hash([points.base, points.rows, chunks]),
+        "points_hash": _hash([points.base, points.rows, chunks, points.si_numbers]),
         "inputs_hash": inputs_hash(),
         "keys": points.keys,
         "spec": points.base,

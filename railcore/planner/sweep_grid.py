@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
+from railcore.catalog import readings
 from railcore.catalog.tables import read_csv
 from railcore.planner.answer import CIRCUIT_KEYS
 from railcore.planner.spec_reading import check_key, read_value, spec_values
@@ -42,11 +43,13 @@ class Points:
     base: the spec as a dictionary.
     keys: dotted keys, in order.
     rows: of each point its values by key; a key that a point does not give is left out.
+    si_numbers: whether quantities may be plain numbers, as nothing is of a file or of TOML.
     """
 
     base: Mapping[str, Any]
     keys: tuple[str, ...]
     rows: Sequence[Mapping[str, Any]] = field(repr=False)
+    si_numbers: bool = True
 
     def spec(self, point: int) -> dict[str, Any]:
         """The spec of a point, as a dictionary."""
@@ -139,6 +142,7 @@ def sweep_points(spec: Mapping[str, Any] | str | Path, over: Any = None) -> Poin
         over = folder / of_spec if isinstance(of_spec, str) else of_spec
     elif of_spec is not None:
         raise ValueError("over is given twice, in the spec and beside it: give one of them")
+    si_numbers = not isinstance(spec, str | Path) and not isinstance(over, str | Path)
     if isinstance(over, str | Path):
         over = _csv_rows(Path(over))
     if isinstance(over, pd.DataFrame):
@@ -158,7 +162,7 @@ def sweep_points(spec: Mapping[str, Any] | str | Path, over: Any = None) -> Poin
     for key in keys:
         check_key(key)
         _check_place(base, key, keys)
-    return Points(base, keys, rows)
+    return Points(base, keys, rows, si_numbers)
 
 
 def _combinations(over: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -211,21 +215,30 @@ def _range(key: str, table: Mapping[str, Any]) -> list[Any]:
     if not isinstance(steps, int) or isinstance(steps, bool) or not 2 <= steps <= MOST_POINTS:
         raise ValueError(f"{what}.steps is {steps!r}: give a whole number of at least 2")
     texts = [table["from"], table["to"]]
-    parts = [str(text).partition(" ") for text in texts]
     told = f"{what} goes from {texts[0]!r} to {texts[1]!r}"
     try:
-        ends = [float(part[0]) for part in parts]
-    except ValueError:
+        (first, unit), (last, last_unit) = map(_end, texts)
+    except readings.SeveralMeanings as error:
+        raise ValueError(f"{told}: {error}") from None
+    except (TypeError, ValueError):
         raise ValueError(f"{told}: give numbers, or both with a unit") from None
-    if parts[0][2] != parts[1][2]:
+    if unit != last_unit:
         raise ValueError(f"{told}: give both in one unit")
-    if not all(map(math.isfinite, ends)) or (spacing == "log" and min(ends) <= 0):
+    if not math.isfinite(first + last) or (spacing == "log" and min(first, last) <= 0):
         raise ValueError(f"{told}: give finite numbers, above 0 for spacing log")
-    spaced = (np.geomspace if spacing == "log" else np.linspace)(ends[0], ends[1], steps)
+    spaced = (np.geomspace if spacing == "log" else np.linspace)(first, last, steps)
     numbers = [float(f"{value:.9g}") for value in spaced]  # the last bits of another machine change nothing
     if all(isinstance(text, int) for text in texts):
         return list(dict.fromkeys(round(value) for value in numbers))
-    return [f"{value:.9g} {parts[0][2]}" for value in numbers] if parts[0][2] else numbers
+    return [f"{readings.one_meaning(value)} {unit}" for value in numbers] if unit else numbers
+
+
+def _end(value: Any) -> tuple[float, str]:
+    """Number and unit of an end of a range. Raises TypeError or ValueError for what is none."""
+    if not isinstance(value, str):
+        return float(str(value)), ""  # True is no number
+    number, unit = readings.number_and_unit(value)
+    return readings.typed_number(number), unit
 
 
 def _plain(value: Any) -> Any:
@@ -269,7 +282,8 @@ def _check_place(base: Mapping[str, Any], key: str, keys: Sequence[str]) -> None
 def _is_mixture(model: Any) -> bool:
     if isinstance(model, Mapping):
         return "experts" in model
-    return model in catalog.names("models") and "experts" in catalog.item("models", model)
+    listed = catalog.listed_name(model, catalog.names("models"))
+    return listed is not None and "experts" in catalog.item("models", listed)
 
 
 def _column(key: str, values: list[Any]) -> pd.Series:

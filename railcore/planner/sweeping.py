@@ -51,7 +51,8 @@ def sweep(
         What the points give: {"cluster.gpus": [1024, 2048], "cluster.nic": ["400 Gbps", "800 Gbps"]} for every
         combination, the last key changing fastest; {"from": 1024, "to": 65536, "steps": 7, "spacing": "log"} in place
         of a list; a DataFrame with such keys as columns, a list of dictionaries or a CSV file for a point a row. By
-        default the spec's own table `over`.
+        default the spec's own table `over`. Quantities may be plain numbers in SI units where nothing is of a file or
+        of TOML.
     out
         Folder in which the rows are kept as Parquet files, part by part. The same call goes on where it was stopped.
     workers
@@ -173,7 +174,8 @@ def _check_answers(scheduler: str) -> None:
 
 def _here(points: Points, chunks: Sequence[Chunk], draws: int) -> Planning:
     for chunk in chunks:
-        yield chunk, planned_chunk(points.base, {point: points.rows[point] for point in chunk.points}, draws)
+        rows = {point: points.rows[point] for point in chunk.points}
+        yield chunk, planned_chunk(points.base, rows, draws, points.si_numbers)
 
 
 def _on_workers(count: int, points: Points, chunks: Sequence[Chunk], draws: int) -> Planning:
@@ -206,7 +208,7 @@ def _on_dask(client: Any, points: Points, chunks: Sequence[Chunk], draws: int) -
     tasks = {}
     for chunk in chunks:  # each carries the spec: what is scattered is lost with the worker that holds it
         rows = {point: points.rows[point] for point in chunk.points}
-        tasks[client.submit(planned_chunk, points.base, rows, draws, pure=False)] = chunk
+        tasks[client.submit(planned_chunk, points.base, rows, draws, points.si_numbers, pure=False)] = chunk
     for future in distributed.as_completed(list(tasks)):
         chunk = tasks.pop(future)
         try:

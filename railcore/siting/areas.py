@@ -53,6 +53,13 @@ def state_names(states: str | Iterable[str]) -> tuple[str, ...]:
     return _as_spelled("state", states, spellings, list(by_code.values()))
 
 
+def listed_authorities(codes: str | Iterable[str], grid: PowerGrid | None = None) -> tuple[str, ...]:
+    """Codes of balancing authorities as EIA or the plants of a grid spell them. Raises UnknownName with the nearest."""
+    of_plants = () if grid is None else sorted(set(grid.plants["authority"].dropna().astype(str)) - {""})
+    spellings = {code.casefold(): code for code in (*eia.authority_codes(), *of_plants)}
+    return _as_spelled("authorities: balancing authority", codes, spellings, list(of_plants or eia.authority_codes()))
+
+
 def _as_spelled(
     what: str, names: str | Iterable[str], spellings: dict[str, str], choices: list[str]
 ) -> tuple[str, ...]:
@@ -186,7 +193,7 @@ class Area:
         UnknownName
             For an authority that neither the grid nor EIA has.
         """
-        authorities = _authority_codes(grid, self.authorities)
+        authorities = listed_authorities(self.authorities, grid)
         at = candidate_centres(grid, step_deg)
         said = counted(len(at[0]), "centres")
         for condition in self._conditions():
@@ -222,13 +229,6 @@ class _Condition:
     words: str
     meets: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
     remedy: Callable[[np.ndarray, np.ndarray, np.ndarray], str]
-
-
-def _authority_codes(grid: PowerGrid, codes: Iterable[str]) -> tuple[str, ...]:
-    """Codes of balancing authorities as the grid's plants or EIA spell them."""
-    of_plants = sorted(set(grid.plants["authority"].dropna().astype(str)) - {""})
-    spellings = {code.casefold(): code for code in (*eia.authority_codes(), *of_plants)}
-    return _as_spelled("authorities: balancing authority", codes, spellings, of_plants)
 
 
 def _texts(names: str | Iterable[str]) -> tuple[str, ...]:
