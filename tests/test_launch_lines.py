@@ -309,6 +309,7 @@ def test_a_line_gives_the_strategys_fields(line, field, value):
         (MIXED + "--expert-tensor-parallel-size 2 --tensor-model-parallel-size 4", "expert-tensor.*give 1 or 4"),
         (SHORT + "--swiglu --quick-geglu", "--swiglu and --quick-geglu are both given"),
         ("--tensor-model-parallel-size '2", "open quote"),
+        (MIXED + "--expert-model-parallel-size 4", "the line has no number of GPUs: give gpus"),
         ("--virtual-pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2", "both given"),
         (
             SHORT + "--decoder-first-pipeline-num-layers 2 --pipeline-model-parallel-size 4",

@@ -114,6 +114,11 @@ def test_a_line_beside_a_model_is_of_that_model(old, new, text):
         case(launch=line)
 
 
+def test_a_line_of_parallel_sizes_alone_goes_with_any_model():
+    found = case(launch="--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 64")
+    assert found.model == LLAMA and found.warnings == () and found.own_strategy[0].data == 32
+
+
 def test_windows_that_count_the_token_itself_apart_are_the_same_model():
     model = catalog_model("GPT-OSS 20B")
     config = PUBLIC["gpt-oss-20b"]["config"]

@@ -229,7 +229,8 @@ def case_of(spec: Spec) -> Case:
         with _Blamed("site"):
             area_of(spec.site)
     strategy = (run.strategy, run.global_batch) if run else _own_mapping(spec, int(rack["gpus"]), batch)
-    warnings += tuple(f"job.launch: {text}." for text in run.warnings) if run else ()
+    if run:  # sizes that the line misses are those of the model beside it
+        warnings += tuple(f"job.launch: {text}." for text in run.warnings if not text.startswith("no model"))
     if machine.hb_domain_size > int(rack["gpus"]):
         larger = f"HB domains of {machine.hb_domain_size:,} GPUs are larger than {rack.name}, of {int(rack['gpus'])}"
         warnings = (*warnings, f"{larger}: the price and power of what joins its servers are not counted.")

@@ -119,7 +119,10 @@ def _strategy(options: dict[str, Any], gpus: int | None, warnings: list[str], as
             f"world size is {world}: give a multiple of tensor x context x pipeline, "
             f"{tensor} x {context} x {pipeline} = {replica}"
         )
+    expert, whole = _expert(options), _whole_experts(options, tensor)
     if not world:
+        if expert > context * (tensor if whole else 1):
+            raise ValueError("the line has no number of GPUs: give gpus, or --nnodes and --nproc-per-node")
         assumed.append("data-parallel size 1 (no number of GPUs)")
     if "micro-batch-size" not in options:
         assumed.append("--micro-batch-size 1")
@@ -131,8 +134,8 @@ def _strategy(options: dict[str, Any], gpus: int | None, warnings: list[str], as
         "context": context,
         "pipeline": pipeline,
         "data": max(world // replica, 1),
-        "expert": _expert(options),
-        "whole_experts": _whole_experts(options, tensor),
+        "expert": expert,
+        "whole_experts": whole,
         "interleave": _interleave(options, pipeline),
         "ends_as_layers": _ends_as_layers(options, pipeline, warnings),
         "micro_batch": options.get("micro-batch-size", 1),
