@@ -64,6 +64,7 @@ def test_a_file_its_folder_and_a_dictionary_are_the_same(tmp_path):
         ({"attention_bias": True, "mlp_bias": True}, {"biases": True}),
         ({"model_type": "qwen3_moe", "num_experts": 8, "mlp_only_layers": [0, 1]}, {"dense_layers": 2}),
         ({"model_type": "qwen3_moe", "num_experts": 8, "decoder_sparse_step": 2}, {"expert_layer_interval": 2}),
+        (PUBLIC["Kimi-K2-Instruct"]["config"], {"expert_groups": 0, "token_groups": 0, "dense_layers": 1}),
         ({"moe_intermediate_size": 99, "first_k_dense_replace": 3, "n_group": 8}, {"experts": 0, "expert_groups": 0}),
     ],
 )

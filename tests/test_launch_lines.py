@@ -89,6 +89,8 @@ def test_what_may_change_the_result_is_said_in_one_text():
     )
     flex = megatron_run(line + "--moe-token-dispatcher-type flex", gpus=8).warnings[0]  # the last one counts
     assert "--tp-comm-overlap, --moe-token-dispatcher-type (may" in flex
+    line = "--moe-token-dispatcher-type flex --moe-token-dispatcher-type alltoall --micro-batch-size 1"
+    assert megatron_run(line, gpus=8).warnings == megatron_run("--micro-batch-size 1", gpus=8).warnings
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -176,11 +178,14 @@ LAYOUT = f"{SIXTEEN} --global-batch-size 8 --pipeline-model-parallel-size 4 --pi
         ("Etttt|tttt|tttt|ttttL", 1, ""),
         ("Et*2|(tt|)*6ttL", 2, ""),
         ("Ettt|ttttt,|ttttt|tttL", 1, "of 3, 5, 5, 3 layers are modelled as 4 on the first, 4 on the last and 5 on"),
+        ("Ettt|t*5|t*4|tttL", 1, "of 3, 5, 4, 3 layers are modelled as 4 on the first, 4 on the last and 5 on"),
+        ("Et|(tt|)*6t*3L", 2, "of 3, 4, 4, 5 layers are modelled as 4 on the first, 4 on the last and 5 on"),
         ("Et|t*4|t*4|t*7L", 1, "of 1, 4, 4, 7 layers are modelled as 4 on the first"),
     ],
 )
 def test_layouts_of_a_pipeline(layout, interleave, text):
-    run = megatron_run(f"{LAYOUT} '{layout}'", 4)
+    line = LAYOUT.replace("16", str(15 if layout.count("t*5") else 16), 1)
+    run = megatron_run(f"{line} '{layout}'", 4)
     assert run.strategy.interleave == interleave
     assert [text in warning for warning in run.warnings] == [True] * bool(text)
 

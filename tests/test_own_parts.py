@@ -394,8 +394,11 @@ def test_list_of_no_family_lists_them_and_an_unknown_one_is_refused():
     assert status == 0
     assert {line.split()[0] for line in out.splitlines()[1:]} == set(lists.listed_families())
     assert railcore("list", "gpu") == railcore("list", "gpus")  # where one family alone begins so
-    status, _, err = railcore("list", "gpus_")
-    assert status == 2 and err == "railcore: family 'gpus_' does not exist: the nearest are 'gpus', 'fuels'\n"
+    status, _, err = railcore("list", "gpuss")
+    assert (
+        status == 2
+        and err == "railcore: family 'gpuss' does not exist: the nearest are 'gpus', 'sites', 'precisions'\n"
+    )
     assert railcore("list", "scaling")[2].startswith("railcore: family 'scaling' does not exist: the nearest are 'sc")
 
 

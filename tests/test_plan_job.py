@@ -1,6 +1,7 @@
 """The job of a plan: a model by config.json or launch line, a mapping of one's own, and what the terminal says."""
 
 import json
+import re
 
 import pytest
 from test_hugging_face import PUBLIC
@@ -152,6 +153,10 @@ def test_the_terminal_says_what_does_not_fit_and_what_is_not_used():
     assert "- job.launch: not used: --fp8-format (may change time or memory" in text
     assert ".; it fits." not in text and "Your own mapping on rail-optimized: " in text and "; it fits.\n" in text
     job["launch"] = LINE.partition("--tensor-model-parallel-size")[0]
-    text = terminal_text(plan(spec(candidates=["rail-optimized"], job=job)))
-    (line,) = [each for each in text.splitlines() if "Your own mapping" in each]
-    assert "it does not fit: " in line and "on the fullest GPU, of" in line and "% too much." in line
+    found = plan(spec(candidates=["rail-optimized"], job=job))
+    needed, has = found.own_strategy["memory_bytes"].iloc[0], found.case.machine.memory_bytes
+    (line,) = [each for each in terminal_text(found).splitlines() if "Your own mapping" in each]
+    told = re.search(r"; it does not fit: ([\d.]+) GB on the fullest GPU, of ([\d.]+) GB, (\d+)% too much\.$", line)
+    assert [float(each) for each in told.groups()] == pytest.approx(
+        [needed / 1e9, has / 1e9, needed / has * 100 - 100], rel=0.05
+    )
