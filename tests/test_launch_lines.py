@@ -10,6 +10,7 @@ from railcore.catalog import files
 from railcore.training.launch_arguments import launch_arguments
 from railcore.training.launch_lines import megatron_run
 from railcore.training.parallelism import Strategy
+from railcore.training.shell_words import shell_words
 from railcore.training.transformer import catalog_model
 
 GPT_1T = "--num-layers 128 --hidden-size 25600 --num-attention-heads 160 --seq-length 2048 --vocab-size 51200 "
@@ -70,7 +71,7 @@ def test_what_a_line_leaves_open_is_said():
     assert run.strategy == Strategy(data=4) and run.global_batch == 4
     assert run.model.ffn_hidden == 128 and run.model.vocabulary == 50257
     assert run.warnings == (
-        "assumed, for the line does not say it: --micro-batch-size 1, --vocab-size 50257 (GPT2BPETokenizer)",
+        "assumed, for the line does not say it: --micro-batch-size 1, --vocab-size 50257 (GPT-2's)",
     )
     empty = megatron_run("")
     assert empty.model is None and empty.strategy == Strategy() and len(empty.warnings) == 2
@@ -98,7 +99,7 @@ def test_public_scripts_are_read_or_refused_by_one_argument(name):
     script = SCRIPTS[name]
     line = launch_line(script)
     if refused := script.get("refused"):
-        with pytest.raises(ValueError, match=f"--{refused} is of a model with .*, which is not modelled"):
+        with pytest.raises(ValueError, match=rf"--{refused} \(.*\) is not modelled: drop it, or give another model"):
             megatron_run(line)
         return
     run = megatron_run(line)
@@ -133,16 +134,31 @@ def test_names_of_megatron_that_change_nothing_are_silent(name):
 def test_every_known_argument_has_an_effect_and_is_listed_once():
     rows = launch_arguments()
     assert list(rows) == sorted(rows) and len(rows) > 900
-    assert {row.effect for row in rows.values()} == {"used", "none", "cost", "model"}
+    assert {row.effect for row in rows.values()} == {"used", "none", "cost", "refused", "gone", "launcher"}
     for row in rows.values():
-        assert bool(row.reads) == (row.effect == "used") and bool(row.feature) == (row.effect == "model")
-        assert not row.usual or row.effect == "cost"
+        assert row.reads or row.effect != "used"
+        assert bool(row.note) == (row.effect in ("refused", "gone"))
+        assert not row.usual or row.effect in ("cost", "refused")
+        assert row.effect != "gone" or rows[row.note].effect == "used"
 
 
-@pytest.mark.parametrize("name", [row.argument for row in launch_arguments().values() if row.effect == "model"])
-def test_models_that_are_not_modelled_are_refused_by_name(name):
-    with pytest.raises(ValueError, match=f"--{name} is of a model with .*, which is not modelled: drop it"):
-        megatron_run(f"{SHORT} --{name} 1", 1)
+OF_EFFECT = {
+    effect: [row for row in launch_arguments().values() if row.effect == effect] for effect in ("refused", "gone")
+}
+
+
+@pytest.mark.parametrize("row", OF_EFFECT["refused"], ids=lambda row: row.argument)
+def test_what_is_not_modelled_is_refused_by_name(row):
+    with pytest.raises(ValueError, match=f"--{row.argument} .{row.note}. is not modelled: drop it"):
+        megatron_run(f"{SHORT} --{row.argument} 8", 1)
+    for usual in filter(None, row.usual.split(",")):
+        assert megatron_run(f"{SHORT} --{row.argument} {usual}", 1) == megatron_run(SHORT, 1)
+
+
+@pytest.mark.parametrize("row", OF_EFFECT["gone"], ids=lambda row: row.argument)
+def test_what_is_gone_is_refused_with_what_stands_in_its_place(row):
+    with pytest.raises(ValueError, match=f"--{row.argument} is gone from Megatron-LM: give --{row.note}"):
+        megatron_run(f"{SHORT} --{row.argument} 8", 1)
 
 
 def test_sequence_parallel_with_one_tensor_rank_is_dropped():
@@ -157,6 +173,9 @@ def test_sequence_parallel_with_one_tensor_rank_is_dropped():
         ("srun --nodes 4 --ntasks-per-node=8 pretrain_gpt.py --micro-batch-size 1", 32),
         ("srun -N 4 --gpus-per-node 8 --exclusive python pretrain_gpt.py --micro-batch-size 1", 32),
         ("srun -n 16 --mpi=pmix bash -c 'python pretrain_gpt.py --micro-batch-size 1' 2>&1 | tee log", 16),
+        ("srun -N4 --ntasks-per-node=8 python pretrain_gpt.py --micro-batch-size 1", 32),
+        ("mpirun -np 16 numactl -N 0 -m 0 python pretrain_gpt.py --micro-batch-size 1", 16),
+        ("srun --container-image=a.io#b/c:1 -n 16 python pretrain_gpt.py --micro-batch-size 1", 16),
         ("srun --nodes 4 --ntasks-per-node 1 torchrun --nproc_per_node 8 a.py --micro-batch-size 1", 32),
         ("python -m torch.distributed.run --nproc-per-node=8 --nnodes=2 a.py --micro-batch-size 1", 16),
     ],
@@ -164,6 +183,94 @@ def test_sequence_parallel_with_one_tensor_rank_is_dropped():
 def test_launchers_say_the_gpus(line, gpus):
     run = megatron_run(line)
     assert run.strategy == Strategy(data=gpus) and run.warnings == megatron_run("--micro-batch-size 1", 1).warnings
+
+
+SCRIPT = """#!/bin/bash
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+GPUS_PER_NODE=8
+NODES=${SLURM_NNODES:-4}   # of the job
+CHECKPOINT=$1 #<Specify path>
+LAUNCHER=(
+    --nproc_per_node $GPUS_PER_NODE
+    --nnodes $NODES
+)
+MODEL_ARGS=(
+    --num-layers 12 --hidden-size 64   # small
+    --num-attention-heads 4
+    --seq-length 64 --vocab-size 99
+)
+MODEL_ARGS+=(--moe-layer-freq "([0]*2+[1]*10)" --num-experts 4 --moe-router-topk 2)
+PARALLEL="--tensor-model-parallel-size 2 \\
+    --pipeline-model-parallel-size 4 --sequence-parallel"
+CUDA_VISIBLE_DEVICES=0 torchrun ${LAUNCHER[@]} pretrain_gpt.py \\
+    ${MODEL_ARGS[@]} \\
+    $PARALLEL --wandb-exp-name run#3 --micro-batch-size 1 --global-batch-size 64 --save "$CHECKPOINT" 2>&1 | tee log
+"""
+
+
+def test_a_script_is_read_with_its_variables():
+    run = megatron_run(SCRIPT)
+    assert run.strategy == Strategy(2, pipeline=4, data=4, sequence_parallel=True) and run.global_batch == 64
+    assert (run.model.layers, run.model.dense_layers, run.model.vocabulary) == (12, 2, 99)
+    assert megatron_run(SCRIPT.partition("CUDA_VIS")[0] + "--micro-batch-size 1", 32).strategy == run.strategy
+    words = ["torchrun", "a.py", "--num-layers 12", "--tensor-model-parallel-size", "2", "--micro-batch-size=1"]
+    assert megatron_run(words, 4).strategy == Strategy(2, data=2)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("a 'b c' # d --e", ["a", "b c"]),
+        ("a#b --c", ["a#b", "--c"]),
+        ("A=1 B\nA='x y'\n$A ${A} ${Z} ${Z:-3}", ["B", *"x y x y ${Z} 3".split()]),
+        ("A=(--x 1)", ["--x", "1"]),
+        ('A=(--x 1)\nB="$A --y"\n${B[@]}', ["--x", "1", "--y"]),
+        ("\N{EM DASH}tensor 8 \N{EN DASH}x -1", ["--tensor", "8", "--x", "-1"]),
+        ("bash -c \"a --b 'c d'\"", ["bash", "-c", "a", "--b", "c d"]),
+    ],
+)
+def test_words_of_a_shell(line, words):
+    assert shell_words(line) == words
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (
+            SHORT + "${MODEL_ARGS[@]}",
+            r"\$\{MODEL_ARGS\[@\]\} is a variable that the line does not set: give its arguments",
+        ),
+        ("torchrun a.py $MORE " + SHORT, r"\$MORE is a variable"),
+        (SHORT + "--bf16 $TRAINING_ARGS", r"\$TRAINING_ARGS is a variable"),
+        (SHORT + "--swiglu $MORE", r"\$MORE is a variable"),
+        (
+            SHORT.replace("12", "$LAYERS"),
+            r"--num-layers is '\$LAYERS': give a positive whole number \(a variable's value\)",
+        ),
+        (
+            SHORT + "-tensor-model-parallel-size 2",
+            "--tensor-model-parallel-size is unknown|is unknown: Megatron-LM has",
+        ),
+        ("--is-hybrid-model " + SHORT + "--config-logger-dir a.py", "--is-hybrid-model .Mamba layers. is not modelled"),
+        ("srun --nodes=4 --ntasks=32 --gpus-per-node=4 a.py " + SHORT, "give one number of GPUs"),
+        (MIXED + "--moe-layer-freq 5", "--moe-layer-freq is 5: give a divisor of --num-layers 12"),
+    ],
+)
+def test_what_a_shell_leaves_open_is_refused(line, text):
+    with pytest.raises(ValueError, match=text):
+        megatron_run(line, None if line.startswith("srun") else 8)
+
+
+def test_variables_that_do_not_matter():
+    run = megatron_run(
+        "torchrun --nproc_per_node ${GPUS} --nnodes $N a.py --save $X --data-path 1 $Y 2 $Z " + SHORT, 16
+    )
+    assert run.strategy == megatron_run(SHORT, 16).strategy
+    # Without the value the line does not say its GPUs.
+    run = megatron_run("torchrun --nproc_per_node 8 --nnodes $N a.py " + SHORT)
+    assert "data-parallel size 1 (no number of GPUs)" in run.warnings[0]
+    zeros = "--num-experts 0 --mtp-num-layers 0 --moe-shared-expert-intermediate-size 0"
+    assert megatron_run(SHORT + zeros, 4) == megatron_run(SHORT, 4)
 
 
 SIXTEEN = SHORT.replace("12", "16")
@@ -265,6 +372,8 @@ FREQUENCY, WINDOW = "--moe-layer-freq ", "--window-size 15,0 "
         (MIXED + "--activation-func-clamp-value 7.0", {"clamped": True}),
         (SHORT.replace("--vocab-size 99", "--tokenizer-model Qwen/Qwen3-30B-A3B-Base"), {"vocabulary": 151936}),
         (SHORT.replace("--vocab-size 99", "--tokenizer-type Llama2Tokenizer"), {"vocabulary": 32000}),
+        (SHORT.replace("--vocab-size 99", "--tokenizer-model a/Llama-3.1-8B/"), {"vocabulary": 128256}),
+        (SHORT.replace("--vocab-size 99", "--tokenizer-model a/of-ours"), {"vocabulary": 50257}),
     ],
 )
 def test_a_line_gives_the_models_fields(line, fields):

@@ -26,8 +26,8 @@ _LATENT = {
     "v-head-dim": 128,
 }  # Megatron-LM's defaults
 _SHARDING = dict(zip(("no_shard", "optim", "optim_grads", "optim_grads_params"), SHARDING, strict=True))
-_VOCABULARIES = {"Llama2Tokenizer": 32000, "GPT2BPETokenizer": 50257}  # tokens, by --tokenizer-type
-_DEFAULT_TOKENIZER = "GPT2BPETokenizer"  # the example scripts' own
+# Tokens, by letters of --tokenizer-model or --tokenizer-type.
+_VOCABULARIES = {"gpt2": 50257, "llama2": 32000, "mixtral8x": 32000, "llama3": 128256, "qwen3": 151936}
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ def megatron_run(
     Parameters
     ----------
     args
-        The line (torchrun's or srun's words included), or its words.
+        The line (torchrun's or srun's words included), or its words; or a script that sets its variables.
     gpus
         GPUs N, where the line does not say it.
     vocabulary
         Tokens V before padding, where the line has a tokenizer and no --vocab-size; by default those of the tokenizer
-        where the catalog has its model, else GPT-2's.
+        where its name is known, else GPT-2's.
 
     Returns
     -------
@@ -152,11 +152,12 @@ def _world(options: dict[str, Any], gpus: int | None) -> int:
     """GPUs by every way the line says it, which must agree; 0 where it does not."""
     ways = {"gpus": gpus or 0, "--world-size": options.get("world-size", 0)}
     nodes = options.get("nnodes", options.get("nodes", 1))
-    by_node = [name for name in ("nproc-per-node", "ntasks-per-node", "gpus-per-node") if name in options]
-    if by_node and ("nproc-per-node" in by_node or "nodes" in options):
-        ways[f"--nnodes x --{by_node[0]}"] = nodes * options[by_node[0]]
-    elif "ntasks" in options:
-        ways["--ntasks"] = options["ntasks"]
+    if "nproc-per-node" in options:
+        ways["--nnodes x --nproc-per-node"] = nodes * options["nproc-per-node"]
+    else:
+        ways["--ntasks"] = options.get("ntasks", 0)
+        each = ("ntasks-per-node", "gpus-per-node") if "nodes" in options else ()
+        ways |= {f"--nodes x --{name}": nodes * options.get(name, 0) for name in each}
     said = {way: size for way, size in ways.items() if size}
     if len(set(said.values())) > 1:
         raise ValueError(f"{', '.join(f'{way} is {size}' for way, size in said.items())}: give one number of GPUs")
@@ -359,7 +360,10 @@ def _gated(options: dict[str, Any]) -> bool:
 
 def _mixture(options: dict[str, Any]) -> dict[str, Any]:
     """Fields of the model for its experts."""
-    dense, interval = _mixture_layers(options.get("moe-layer-freq", 1), options["num-layers"])
+    layers, pattern = options["num-layers"], options.get("moe-layer-freq", 1)
+    dense, interval = _mixture_layers(pattern, layers)
+    if layers % interval and not dense:
+        raise ValueError(f"--moe-layer-freq is {pattern}: give a divisor of --num-layers {layers}")
     return {
         "experts": options["num-experts"],
         "top_k": options.get("moe-router-topk", 2),
@@ -435,21 +439,21 @@ def _ffn_hidden(options: dict[str, Any]) -> int:
 
 
 def _vocabulary(options: dict[str, Any], vocabulary: int | None, assumed: list[str]) -> int:
-    """Tokens of the line, else those that are given, else of the tokenizer's model in the catalog, else of its type."""
+    """Tokens of the line, else those that are given, else of the tokenizer by its name, else GPT-2's."""
     said = options.get("padded-vocab-size") or options.get("vocab-size") or vocabulary
     if said:
         return int(said)
-    tokenizer = _letters(str(options.get("tokenizer-model", "")).rstrip("/").rpartition("/")[2])
-    near = [name for name in catalog.names("models") if tokenizer and _letters(name) in tokenizer]
-    if near:
-        name = max(near, key=len)
-        tokens, of_what = int(catalog.item("models", name)["vocabulary"]), f"of {name}"
-    else:
-        of_what = options.get("tokenizer-type", _DEFAULT_TOKENIZER)
-        of_what = of_what if of_what in _VOCABULARIES else _DEFAULT_TOKENIZER
-        tokens = _VOCABULARIES[of_what]
-    assumed.append(f"--vocab-size {tokens} ({of_what})")
-    return tokens
+    names = [str(options.get(f"tokenizer-{key}", "")).rstrip("/").rpartition("/")[2] for key in ("model", "type")]
+    known = {_letters(name): int(catalog.item("models", name)["vocabulary"]) for name in catalog.names("models")}
+    known |= _VOCABULARIES
+    for name in names:
+        if near := [letters for letters in known if letters in _letters(name)]:
+            tokens = known[max(near, key=len)]
+            assumed.append(f"--vocab-size {tokens} (of {name})")
+            return tokens
+    of_other = f", for {names[0]} is not known" if names[0] else ""
+    assumed.append(f"--vocab-size {_VOCABULARIES['gpt2']} (GPT-2's{of_other})")
+    return _VOCABULARIES["gpt2"]
 
 
 def _letters(name: str) -> str:
