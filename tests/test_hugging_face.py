@@ -14,6 +14,8 @@ from railcore.training.transformer import Transformer, catalog_model
 
 PUBLIC = json.loads((files.ROOT / "tests/model_configs.json").read_text(encoding="utf-8"))
 LLAMA = PUBLIC["Llama-3.1-8B"]["config"]
+MOE = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 99}
+WINDOWS = {"model_type": "qwen2", "sliding_window": 9, "use_sliding_window": True}
 OF_CATALOG = {
     "Llama-3.1-8B": "Llama-3 8B",
     "Llama-3.1-405B": "Llama-3 405B",
@@ -47,6 +49,10 @@ def test_a_file_its_folder_and_a_dictionary_are_the_same(tmp_path):
     assert model == Transformer.from_config(str(tmp_path), sequence_length=8192) and model.name == "ours"
     assert (model.sequence_length, Transformer.from_config(LLAMA).sequence_length) == (8192, 131072)
     assert Transformer.from_config(LLAMA, mtp_layers=1).mtp_layers == 1
+    without = {key: value for key, value in LLAMA.items() if key != "max_position_embeddings"}
+    assert Transformer.from_config(without, name="ours", sequence_length=8192) == model
+    with pytest.raises(ValueError, match="config has no max_position_embeddings: give the whole config"):
+        Transformer.from_config(without)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +66,25 @@ def test_a_file_its_folder_and_a_dictionary_are_the_same(tmp_path):
             {"sliding_window": 9, "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 8},
             {"window": 9, "full_attention_interval": 4},
         ),
+        ({"model_type": "qwen2", "sliding_window": 99}, {"window": 0}),  # used only where the file says so
+        ({**WINDOWS, "max_window_layers": 0}, {"window": 9, "full_attention_interval": 0}),
+        ({**WINDOWS, "max_window_layers": 32}, {"window": 0}),
+        ({"model_type": "mistral"}, {"window": 4096, "full_attention_interval": 0}),
+        ({"model_type": "mistral", "sliding_window": None}, {"window": 0}),
+        ({"model_type": "qwen3"}, {"head_dim": 128}),
+        ({"model_type": "gemma2", "tie_word_embeddings": None}, {"window": 4096, "full_attention_interval": 2}),
+        ({"text_config": LLAMA}, {"tied_embeddings": False}),
+        (
+            {
+                "tie_word_embeddings": True,
+                "text_config": {key: value for key, value in LLAMA.items() if not key.startswith("tie")},
+            },
+            {"tied_embeddings": True},
+        ),
         ({"attention_bias": True}, {"biases": False}),  # of queries, keys and values alone
         ({"attention_bias": True, "mlp_bias": True}, {"biases": True}),
-        ({"model_type": "qwen3_moe", "num_experts": 8, "mlp_only_layers": [0, 1]}, {"dense_layers": 2}),
-        ({"model_type": "qwen3_moe", "num_experts": 8, "decoder_sparse_step": 2}, {"expert_layer_interval": 2}),
+        ({**MOE, "mlp_only_layers": [0, 1]}, {"dense_layers": 2}),
+        ({**MOE, "decoder_sparse_step": 2}, {"expert_layer_interval": 2}),
         (PUBLIC["Kimi-K2-Instruct"]["config"], {"expert_groups": 0, "token_groups": 0, "dense_layers": 1}),
         ({"moe_intermediate_size": 99, "first_k_dense_replace": 3, "n_group": 8}, {"experts": 0, "expert_groups": 0}),
     ],
@@ -100,7 +121,12 @@ def test_keys_give_fields(changes, fields):
         ({"text_config": 5}, "text_config of config is 5"),
         ({"layer_types": ["linear_attention"] * 32}, "layer_types of config has 'linear_attention'"),
         ({"sliding_window": 9, "layer_types": ["full_attention", "sliding_attention"] * 16}, "in no pattern"),
-        ({"sliding_window": 9, "use_sliding_window": True, "max_window_layers": 3}, "in no pattern"),
+        ({**WINDOWS, "max_window_layers": 3}, "in no pattern"),
+        (WINDOWS, "in no pattern"),  # 28 by default
+        ({"model_type": "qwen3_moe", "num_experts": None}, "config has no num_experts_per_tok: give the whole config"),
+        ({"model_type": "deepseek_v3"}, "config has no n_routed_experts: give the whole config"),
+        ({"num_key_value_heads": 0}, "kv_heads is 0: give"),
+        ({"max_window_layers": "28", "sliding_window": 9}, "max_window_layers of config is '28': give a whole number"),
         ({"num_experts": 8, "mlp_only_layers": [31]}, r"mlp_only_layers of config is \[31\]"),
         ({"num_experts": 8, "num_experts_per_tok": 9}, "top_k is 9: give at most experts 8"),
     ],

@@ -80,10 +80,28 @@ def test_a_launch_line_alone_says_the_model_and_the_batch():
     assert found.model.total_parameters == LLAMA.total_parameters and found.batch == 512
     assert found.own_strategy[0].tensor == 8 and found.own_strategy[1] == 512
     assert case(**ALONE | {"batch": 256}).batch == 256
+    assert case(batch=None, launch=LINE).batch == 512  # where the catalog has none of the model
+    assert case(model="Llama-3 405B", batch=None).batch != 512
+    page = plan(spec(candidates=["rail-optimized"], job={**ALONE, "search": FASTER}))
+    (table,) = [part for part in page.document(False)["sections"] if part["id"] == "assumptions"]
+    assert ["job.batch", "512 sequences", "of the launch line"] in table["tables"][0]["rows"]
     with pytest.raises(ValueError, match=r"job.launch: .*no model: --num-layers.* missing.*: give job.model too"):
         case(**ALONE | {"launch": "--tensor-model-parallel-size 8 --micro-batch-size 1"})
     with pytest.raises(ValueError, match=r"job.sequence_length is 4096, --seq-length of job.launch 8192: leave one"):
         case(**ALONE | {"sequence_length": 4096})
+
+
+def test_tokens_of_less_than_an_iteration_are_refused():
+    with pytest.raises(
+        ValueError, match=r"job\.tokens is 15, fewer than those of an iteration: give all, such as 15e12"
+    ):
+        case(tokens=15)
+
+
+def test_a_mapping_says_its_batch_where_the_best_has_another():
+    job = {"search": FASTER, "mapping": {"tensor": 8, "global_batch": 64}}
+    text = terminal_text(plan(spec(candidates=["rail-optimized"], job=job)))
+    assert "- Your own mapping, TP8 DP8, micro-batch 1 (batches of 64 sequences), on rail-optimized" in text
 
 
 @pytest.mark.parametrize("line", ["", "  "])
@@ -151,7 +169,8 @@ def test_the_terminal_says_what_does_not_fit_and_what_is_not_used():
     found = plan(spec(candidates=["rail-optimized"], job=job))
     text = terminal_text(found)
     assert "- job.launch: not used: --fp8-format (may change time or memory" in text
-    assert ".; it fits." not in text and "Your own mapping on rail-optimized: " in text and "; it fits.\n" in text
+    assert "- Your own mapping, TP8 DP8, micro-batch 1, sequence parallel, on rail-optimized: " in text
+    assert "; it fits.\n" in text
     job["launch"] = LINE.partition("--tensor-model-parallel-size")[0]
     found = plan(spec(candidates=["rail-optimized"], job=job))
     needed, has = found.own_strategy["memory_bytes"].iloc[0], found.case.machine.memory_bytes

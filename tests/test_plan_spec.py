@@ -438,6 +438,32 @@ def test_networks_are_named_in_any_spelling():
     assert [each.name for each in network_candidates(case)] == ["Clos", "rail-only"]
 
 
+@pytest.mark.parametrize(
+    ("section", "value", "wanted"),
+    [
+        ("limits", {"goodput": "95%"}, 0.95),
+        ("operation", {"contingency": "10 %"}, 0.1),
+        ("network", {"candidates": "rail only"}, ["rail only"]),
+        ("network", {"candidates": "all"}, "all"),
+        ("cluster", {"include": "storage"}, ("storage",)),
+        ("site", {"states": "texas"}, ["Texas"]),
+        ("site", {"authorities": "erco"}, ["ERCO"]),
+        ("site", {"near": "29.7, -95.4"}, (29.7, -95.4)),
+        ("site", {"near": "Houston, Texas"}, "Houston, Texas"),
+    ],
+)
+def test_what_is_typed_in_short(section, value, wanted):
+    ((key, _),) = value.items()
+    found = getattr(getattr(read_spec(spec(**{section: value})), section), key)
+    assert found == wanted and type(found) is type(wanted)
+
+
+def test_a_price_of_energy_in_another_unit_is_refused():
+    with pytest.raises(ValueError, match=r"electricity is 0\.08: give 36 USD/kWh at most, such as '0\.08 USD/kWh'"):
+        read_spec(spec(operation={"electricity": 0.08}))
+    assert read_spec(spec(operation={"electricity": 2e-8})).operation.electricity == 2e-8
+
+
 # Batches, and models of one's own
 
 

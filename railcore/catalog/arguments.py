@@ -56,7 +56,8 @@ Metres = Annotated[Quantity, Range(0, example="75 km")]
 MetresArray = Annotated[Quantities, Range(0, example="75 km")]
 Watts = Annotated[Quantity, Range(0, example="1.2 GW")]
 WattsArray = Annotated[Quantities, Range(0, example="1.2 GW")]
-EnergyPrice = Annotated[Quantity, Range(0, 1e-5, example="0.1 USD/kWh")]  # at most 36 USD/kWh: more is another unit
+MOST_USD_PER_J = 1e-5  # 36 USD/kWh: more is another unit
+EnergyPrice = Annotated[Quantity, Range(0, MOST_USD_PER_J, example="0.1 USD/kWh")]
 DollarsArray = Annotated[Quantities, Range(0, example="10 GUSD")]
 FlopArray = Annotated[Quantities, Range(0, example="1e25 FLOP")]
 PositiveShare = Annotated[float, Range(0, 1, above_0=True)]

@@ -223,8 +223,12 @@ def case_of(spec: Spec) -> Case:
                 rates = [show(rate, "bps") for rate in (book.source_Bps, machine.nic_Bps)]
                 raise ValueError(f"{book.name} is of {rates[0]} links, NICs have {rates[1]}: give a nearer book")
     runtime = as_runtime(spec.job.runtime, machine)
-    alone = run is not None and run.model is model and spec.job.batch is None
-    batch = run.global_batch if run is not None and alone else _batch(spec, model, row)
+    of_line = spec.job.batch is None and (row is None or "batch" not in row)
+    batch = run.global_batch if run is not None and of_line else _batch(spec, model, row)
+    if tokens < batch * model.sequence_length:
+        raise ValueError(
+            f"job.tokens is {tokens:g}, fewer than those of an iteration: give all, such as 15e12 or '15T'"
+        )
     if spec.site is not None:
         with _Blamed("site"):
             area_of(spec.site)

@@ -11,7 +11,7 @@ from railcore.catalog.units import number, show
 from railcore.planner.answer import Answer
 from railcore.planner.choice import GOALS, missed_limits, missed_text
 from railcore.planner.result import Plan
-from railcore.planner.sections import boundary, capital, limit_text, row_value, row_words, sections
+from railcore.planner.sections import boundary, capital, limit_text, own_mapping, row_value, row_words, sections
 from railcore.planner.shown_numbers import FIRST, NUMBERS, interval, shown
 from railcore.planner.spec import GoalsSpec
 
@@ -239,7 +239,7 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
         for row in plan.own_strategy.head(1).itertuples():
             times = f"{show(row.iteration_s, 's', 4)}, {number(row.over_best, 3)} times the best for each sequence"
             limit = limit_text(row.limit, row.memory_bytes, plan.case.machine)
-            texts.append(f"- Your own mapping on {row.candidate}: {times}; {limit}.")
+            texts.append(f"- {own_mapping(plan)}, on {row.candidate}: {times}; {limit}.")
     texts += [f"- {text}" for text in plan.case.warnings]
     return "\n".join([*texts, f"- {plan.case.model.name} has {model_text(plan)}.", f"- {boundary(plan)}"])
 

@@ -16,6 +16,7 @@ from railcore.planner.result import Plan
 from railcore.planner.shown_numbers import NUMBERS, interval, shown
 from railcore.planner.spec import SIDE_NETWORKS
 from railcore.planner.uncertainty import Uncertainty
+from railcore.strategies.labels import strategy_label
 from railcore.training.machine import Machine
 
 _SHOWN_SOURCES = 60
@@ -192,6 +193,16 @@ def limit_text(limit: str, memory_bytes: float, machine: Machine) -> str:
     return "; ".join(texts)
 
 
+def own_mapping(plan: Plan) -> str:
+    """The spec's own mapping in words, with its batch where the best has another."""
+    if plan.case.own_strategy is None:
+        return ""
+    strategy, batch = plan.case.own_strategy
+    other = plan.best is not None and plan.best.numbers["batch"] != batch
+    sequences = f" (batches of {batch:,} sequences)" if other else ""
+    return f"Your own mapping, {strategy_label(strategy.columns(batch))}{sequences}"
+
+
 def _own_strategy(plan: Plan) -> Section:
     times = plan.own_strategy
     if times.empty:
@@ -202,7 +213,7 @@ def _own_strategy(plan: Plan) -> Section:
         "time of a sequence, over the best": [f"{number(value, 4)} times" for value in times["over_best"]],
         "limit": [limit_text(row.limit, row.memory_bytes, plan.case.machine) for row in times.itertuples()],
     }
-    return _table(columns, "Your own mapping", "lrrl")
+    return _table(columns, own_mapping(plan), "lrrl")
 
 
 def _memory(plan: Plan) -> Section:
@@ -362,7 +373,9 @@ def _assumptions(plan: Plan) -> Section:
         "cluster.hb_domain_size": f"{case.machine.hb_domain_size} GPUs",
         "books": f"{case.prices.label(rate=True)}; powers {case.powers.label(rate=True)}",
     }
-    rows += [[key, value, "of the catalog"] for key, value in resolved.items() if key not in of_spec]
+    of_line = case.spec.job.launch is not None and case.own_strategy is not None and case.own_strategy[1] == case.batch
+    said = {"job.batch": "of the launch line"} if of_line else {}
+    rows += [[key, value, said.get(key, "of the catalog")] for key, value in resolved.items() if key not in of_spec]
     table = {"caption": "Your spec and its defaults", "head": ["key", "value", "from"], "align": "lll", "rows": rows}
     return _section("assumptions", "Assumptions and boundary", boundary(plan), [table], plan.warnings)
 

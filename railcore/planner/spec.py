@@ -1,6 +1,8 @@
 # mypy: disable-error-code="valid-type"
 """The spec of a plan: its sections, their keys, the values of each and its default."""
 
+import math
+import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -18,6 +20,7 @@ from pydantic import (
 
 from railcore import catalog
 from railcore.catalog import readings, units
+from railcore.catalog.arguments import MOST_USD_PER_J
 from railcore.catalog.readings import quantity
 from railcore.network.price_books import DEFAULT_BOOK, book_names
 from railcore.training.machine import PRECISIONS
@@ -29,7 +32,7 @@ SIDE_NETWORKS = ("frontend", "storage", "management")
 LAYOUTS = ("rail-optimized", "Clos", "rail-only", "photonic rails")
 
 
-def _quantity(example: str, above_0: bool = False) -> Any:
+def _quantity(example: str, above_0: bool = False, most: float = math.inf) -> Any:
     """A text with a unit of the example's dimension, as an SI number; SI numbers too where a spec takes them."""
 
     def read(value: Any, info: ValidationInfo) -> float:
@@ -37,16 +40,21 @@ def _quantity(example: str, above_0: bool = False) -> Any:
         number = value if plain and (info.context or {}).get(SI_NUMBERS) else quantity(value, example)
         if number < 0 or (above_0 and not number):
             raise ValueError(f"give more than 0, such as {example!r}")
+        if number > most:
+            raise ValueError(f"give {units.show(most, example.partition(' ')[2])} at most, such as {example!r}")
         return number
 
     return Annotated[float, BeforeValidator(read), WithJsonSchema({"type": "string", "examples": [example]})]
 
 
 def _number(value: Any) -> Any:
-    """A plain number, or a text with one."""
+    """A plain number, or a text with one, also in percent."""
     if isinstance(value, bool):
         raise ValueError("give a number")
-    return readings.typed_number(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    share = value.strip().removesuffix("%")
+    return readings.typed_number(share) / (1 if share == value.strip() else 100)
 
 
 def _times(unit: str) -> Any:
@@ -141,6 +149,12 @@ def _rule(name: str) -> str:
     return _listed(name, RULES)
 
 
+def _place(value: Any) -> Any:
+    """Latitude and longitude of a text with both; the name of a place as it is."""
+    found = re.fullmatch(r"\s*\(?\s*([-+]?\d+(?:\.\d+)?)\s*,\s*([-+]?\d+(?:\.\d+)?)\s*\)?\s*", str(value))
+    return (float(found[1]), float(found[2])) if found and isinstance(value, str) else value
+
+
 def _state(name: str) -> str:
     from railcore.siting.areas import state_names
 
@@ -156,12 +170,14 @@ def _authority(code: str) -> str:
 Power, Price, Rate, Distance, Tonnes = (
     _quantity(example, above_0=True) for example in ("40 MW", "600 USD", "400 Gbps", "300 km", "1000 t")
 )
-Money, Duration, PerEnergy, Carbon, Watts = map(_quantity, ("600 USD", "25 ms", "0.08 USD/kWh", "0.4 kg/kWh", "25 W"))
+Money, Duration, Carbon, Watts = map(_quantity, ("600 USD", "25 ms", "0.4 kg/kWh", "25 W"))
+PerEnergy = _quantity("0.08 USD/kWh", most=MOST_USD_PER_J)
 Time = _quantity("5 s", above_0=True)
 Platform, Switch, CircuitSwitch, RuntimeName, ModelName = map(
     _named, ("platforms", "switches", "circuit_switches", "runtimes", "models")
 )
 Tokens = Annotated[float, BeforeValidator(_tokens), Field(gt=0, allow_inf_nan=False)]
+OneOrMore = BeforeValidator(lambda value: [value] if isinstance(value, str) and value != "all" else value)
 Rule, State, Authority = (Annotated[str, AfterValidator(read)] for read in (_rule, _state, _authority))
 PriceName, PowerName = map(_book, ("prices", "powers"))
 Whole = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
@@ -201,7 +217,7 @@ class ClusterSpec(SpecSection):
     use: Literal["at most", "all"] = Field("at most", description='whether the job may leave GPUs idle, or takes "all"')
     hb_domain_size: Count | None = Field(None, description="GPUs of an HB domain, in place of the platform's")
     nic: Rate | None = Field(None, description="of a GPU, one direction, in place of the platform's")
-    include: tuple[Literal[SIDE_NETWORKS], ...] = Field(
+    include: Annotated[tuple[Literal[SIDE_NETWORKS], ...], OneOrMore] = Field(
         (), description=f"networks counted too: {', '.join(SIDE_NETWORKS)}"
     )
 
@@ -247,7 +263,9 @@ class CandidateSpec(SpecSection):
 class NetworkSpec(SpecSection):
     """Which networks are compared."""
 
-    candidates: Literal["all"] | list[str] = Field("all", description='or names of them, such as ["rail-only", "Clos"]')
+    candidates: Annotated[Literal["all"] | list[str], OneOrMore] = Field(
+        "all", description='or names of them, such as ["rail-only", "Clos"]'
+    )
     candidate: list[CandidateSpec] = Field([], description="networks of your own beside them: [[network.candidate]]")
     switch: Switch | None = Field(None, description="of the catalog; by default the usual one")
     radix: Annotated[Whole, Field(ge=2)] | None = Field(
@@ -314,12 +332,14 @@ class OperationSpec(SpecSection):
 class SiteSpec(SpecSection):
     """Where the power is."""
 
-    near: str | tuple[Number, Number] | None = Field(
+    near: Annotated[str | tuple[Number, Number], BeforeValidator(_place)] | None = Field(
         None, description='a city or (latitude, longitude), such as "Houston"'
     )
     within: Distance = Field("300 km", validate_default=True, description="of that place")
-    states: list[State] = Field([], description="by name or postal code; all where none is given")
-    authorities: list[Authority] = Field([], description="balancing authorities with most of the power around, by code")
+    states: Annotated[list[State], OneOrMore] = Field([], description="by name or postal code; all where none is given")
+    authorities: Annotated[list[Authority], OneOrMore] = Field(
+        [], description="balancing authorities with most of the power around, by code"
+    )
     most_people: Positive = Field(1e5, description="in cities around the place")
     people_within: Distance = Field("50 km", validate_default=True, description="in which they are counted")
     radius: Distance = Field("75 km", validate_default=True, description="within which plants feed a place")

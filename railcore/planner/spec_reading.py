@@ -189,7 +189,7 @@ def _fault(key: str, error: Any) -> str:
     text = error["msg"].removeprefix("Value error, ").replace("Input should be", "give", 1)
     text = text.partition(". Rows to add")[0].rpartition("does not exist: ")[2]
     text = text.replace(", unable to parse string as a number", ", without a unit").replace("a valid ", "a ")
-    text = re.sub(r"a integer.*", "a whole number", text)
+    text = re.sub(r"a integer.*", "a whole number", text).replace("a tuple", "a list")
     text = re.sub(r"a dictionary or instance of \w+", "a table of keys", text)
     return f"{key} is {value!r}: {text}"
 

@@ -5,7 +5,7 @@ src/transformers/models/*/configuration_*.py, version 5.24.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,24 @@ _FAMILIES = frozenset(
         "gemma gemma2 gemma3_text chatglm glm glm4 glm4_moe"
     ).split()
 )
-# What a family has where its file does not say it.
-_OF_FAMILY: dict[str, dict[str, Any]] = {
-    "gpt_oss": {"biases": True, "clamped": True, "layer_pattern": 2},
-    "gemma": {"tied_embeddings": True, "head_dim": 256},
-    "gemma2": {"tied_embeddings": True, "head_dim": 256, "layer_pattern": 2},
-    "gemma3_text": {"tied_embeddings": True, "head_dim": 256, "layer_pattern": 6, "sequence_length": 131072},
+# Keys of a family where its file leaves them out: those of its class in transformers.
+_QWEN: dict[str, Any] = {"use_sliding_window": False, "max_window_layers": 28}
+_GEMMA: dict[str, Any] = {"tie_word_embeddings": True, "head_dim": 256}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "mistral": {"sliding_window": 4096},
+    **{"qwen2": _QWEN, "qwen2_moe": _QWEN},
+    **{"qwen3": _QWEN | {"head_dim": 128}, "qwen3_moe": _QWEN | {"head_dim": 128}},
+    "gpt_oss": {
+        **{"attention_bias": True, "mlp_bias": True, "swiglu_limit": 7.0, "head_dim": 64},
+        **{"sliding_window": 128, "sliding_window_pattern": 2},
+    },
+    "gemma": _GEMMA,
+    "gemma2": _GEMMA | {"sliding_window": 4096, "sliding_window_pattern": 2},
+    "gemma3_text": {
+        **_GEMMA,
+        **{"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208},
+        **{"sliding_window": 4096, "sliding_window_pattern": 6, "max_position_embeddings": 131072},
+    },
 }
 # Families and keys with parts that no field of `Transformer` says.
 _NOT_MODELLED = {
@@ -72,6 +84,14 @@ _OF_EXPERTS = (
     *("experts", "top_k", "expert_hidden", "shared_hidden", "dense_layers", "expert_layer_interval"),
     *("expert_groups", "token_groups"),
 )
+_DEEPSEEK = ("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "first_k_dense_replace")
+# Keys without which a family of mixtures is taken for another model.
+_NEEDED_OF: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("mixtral", "gpt_oss"), ("num_local_experts", "num_experts_per_tok")),
+    **dict.fromkeys(("qwen2_moe", "qwen3_moe"), ("num_experts", "num_experts_per_tok", "moe_intermediate_size")),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe"), (*_DEEPSEEK, "n_shared_experts")),
+}
+_NEAR = 0.7  # likeness of a family's name to a known one
 _KINDS = ("sliding_attention", "full_attention")
 
 
@@ -91,29 +111,32 @@ def read_config(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     return read
 
 
-def config_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+def config_fields(config: Mapping[str, Any], changed: Collection[str] = ()) -> dict[str, Any]:
     """Fields of `Transformer` that a config.json says; of a model of images and text those of its text.
 
     Layers that predict further tokens (num_nextn_predict_layers) are left out, as published counts of parameters do;
     so are biases of queries, keys and values alone, norms of heads, and gates of shared experts: below 0.1% of any.
 
+    changed: fields that are given in place of the file's, which need not have them.
     Raises ValueError naming the key for what is missing, and for what cannot be said.
     """
     text = _text_part(config)
-    family = _OF_FAMILY.get(text["model_type"], {})
     fields: dict[str, Any] = {field: value for field in KEYS if (value := _value(text, field)) is not None}
-    fields = {"tied_embeddings": False, **family, **fields}
-    if missing := [KEYS[field][0] for field in _NEEDED if field not in fields]:
+    missing = [KEYS[field][0] for field in _NEEDED if field not in (*fields, *changed)]
+    if missing := missing + [key for key in _NEEDED_OF.get(text["model_type"], ()) if key not in text]:
         raise ValueError(f"config has no {missing[0]}: give the whole config.json")
     name = str(text.get("_name_or_path") or f"{text['model_type']} of config.json")
-    fields |= {"name": name.rstrip("/").rpartition("/")[2], "ffn_matrices": 3}
-    fields["biases"] = fields.get("biases", bool(text.get("attention_bias") and text.get("mlp_bias")))
+    fields |= {
+        "name": name.rstrip("/").rpartition("/")[2],
+        "ffn_matrices": 3,
+        "biases": bool(text.get("attention_bias") and text.get("mlp_bias")),
+        "tied_embeddings": bool(fields.get("tied_embeddings")),
+        "kv_heads": fields.get("kv_heads", fields["heads"]),
+    }
     fields.pop("mtp_layers", None)
-    pattern = fields.pop("layer_pattern", 0)
-    fields.setdefault("kv_heads", fields["heads"])
     if fields.get("kv_rank"):
         fields |= {"head_dim": _number(text, "qk_nope_head_dim"), "kv_heads": fields["heads"]}
-    return _without_zeros(fields | _mixture(text, fields) | _windows(text, fields, pattern))
+    return _mixture(text, fields | _windows(text, fields))
 
 
 def predicting_layers(config: Mapping[str, Any]) -> int:
@@ -122,7 +145,10 @@ def predicting_layers(config: Mapping[str, Any]) -> int:
 
 
 def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part that describes a transformer for text. Raises ValueError for a family that is not known or modelled."""
+    """The part that describes a transformer for text, with the defaults of its family.
+
+    Raises ValueError for a family that is not known or modelled.
+    """
     part = config.get("text_config") or config
     if not isinstance(part, Mapping):
         raise ValueError(f"text_config of config is {part!r}: give the whole config.json")
@@ -132,11 +158,12 @@ def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
             what = f"model_type {name}" if name in kinds else name
             raise ValueError(f"config has {what} ({_NOT_MODELLED[name]}), which is not modelled: give another model")
     if kinds[0] not in _FAMILIES:
-        near = near_names(kinds[0], sorted(_FAMILIES)) or sorted(_FAMILIES)
+        near = near_names(kinds[0], sorted(_FAMILIES), alike=_NEAR) or sorted(_FAMILIES)
         raise ValueError(
             f"model_type of config is {kinds[0]!r}: give one of {units.either(near)}, or the sizes as Transformer(...)"
         )
-    return part
+    around = {key: config[key] for key in KEYS["tied_embeddings"] if key in config}  # beside the part for text
+    return {**_DEFAULTS.get(kinds[0], {}), **around, **part}
 
 
 def _value(text: Mapping[str, Any], field: str) -> Any:
@@ -152,11 +179,11 @@ def _number(text: Mapping[str, Any], key: str) -> int:
 
 
 def _mixture(text: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the experts; 0 for each in a dense model."""
+    """All fields with those of the experts, which a dense model has none of."""
     if not fields.get("experts"):
-        return dict.fromkeys(_OF_EXPERTS, 0)
+        return {field: value for field, value in fields.items() if field not in _OF_EXPERTS}
     hidden = fields.get("expert_hidden", fields["ffn_hidden"])
-    changes = {"expert_hidden": hidden}
+    changes = {"expert_hidden": hidden, "clamped": bool(text.get("swiglu_limit"))}
     if text.get("n_shared_experts"):
         changes["shared_hidden"] = _number(text, "n_shared_experts") * hidden
     if dense := text.get("mlp_only_layers"):
@@ -165,28 +192,25 @@ def _mixture(text: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, An
         changes["dense_layers"] = len(dense)
     if fields.get("expert_groups") == 1:  # one group is no limit
         changes |= {"expert_groups": 0, "token_groups": 0}
-    return changes
+    return {**fields, **changes}
 
 
-def _windows(text: Mapping[str, Any], fields: Mapping[str, Any], pattern: int) -> dict[str, Any]:
-    """Fields of windows. pattern: every so many layers one attends to all tokens; 0 for none."""
-    layers, kinds = fields["layers"], list(text.get("layer_types") or [])
-    for key in ("sliding_window_pattern", "_sliding_window_pattern"):
-        pattern = _number(text, key) if text.get(key) else pattern
+def _windows(text: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, int]:
+    """The window, and every how many layers one attends to all tokens; 0 for none."""
+    layers, kinds, pattern = fields["layers"], list(text.get("layer_types") or []), 0
     if other := [kind for kind in kinds if kind not in _KINDS]:
         raise ValueError(f"layer_types of config has {other[0]!r}, which is not modelled: give another model")
-    has_window = fields.get("window") and text.get("use_sliding_window", True)
-    if not has_window or {*kinds} == {"full_attention"}:
+    for key in ("sliding_window_pattern", "_sliding_window_pattern"):
+        pattern = _number(text, key) if text.get(key) else pattern
+    if not fields.get("window") or not text.get("use_sliding_window", True):
         return {"window": 0}
-    if not kinds and 0 < text.get("max_window_layers", 0) < layers:  # the first ones attend to all tokens
-        kinds = ["full_attention"] * text["max_window_layers"] + ["sliding_attention"]
+    if not kinds and "max_window_layers" in text:  # the first ones attend to all tokens
+        whole = min(_number(text, "max_window_layers"), layers)
+        kinds = ["full_attention"] * whole + ["sliding_attention"] * (layers - whole)
+    if {*kinds} == {"full_attention"}:
+        return {"window": 0}
     if kinds:
         pattern = kinds.index("full_attention") + 1 if "full_attention" in kinds else 0
         if kinds != [_KINDS[pattern > 0 and layer % pattern == 0] for layer in range(1, layers + 1)]:
             raise ValueError("layers of config have full attention in no pattern: it is modelled every so many layers")
     return {"full_attention_interval": pattern}
-
-
-def _without_zeros(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields without what is 0 or false by default."""
-    return {name: value for name, value in fields.items() if value or name in ("tied_embeddings", "biases")}
