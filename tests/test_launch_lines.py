@@ -222,11 +222,14 @@ def test_a_script_is_read_with_its_variables():
     [
         ("a 'b c' # d --e", ["a", "b c"]),
         ("a#b --c", ["a#b", "--c"]),
-        ("A=1 B\nA='x y'\n$A ${A} ${Z} ${Z:-3}", ["B", *"x y x y ${Z} 3".split()]),
+        ("A='x y'\n$A ${A} ${Z} ${Z:-3}", "x y x y ${Z} 3".split()),
         ("A=(--x 1)", ["--x", "1"]),
         ('A=(--x 1)\nB="$A --y"\n${B[@]}', ["--x", "1", "--y"]),
         ("\N{EM DASH}tensor 8 \N{EN DASH}x -1", ["--tensor", "8", "--x", "-1"]),
         ("bash -c \"a --b 'c d'\"", ["bash", "-c", "a", "--b", "c d"]),
+        ("--name 'run #3' --b 1 --c 'a --d 2'", ["--name", "run #3", "--b", "1", "--c", "a --d 2"]),
+        ("A='1'\nA=\"$A 2\"\nA+=(3)\n$A # don't", ["1", "2", "3"]),
+        ("A=(--x 'a b')\n\"${A[@]}\" y", ["--x", "a b", "y"]),
     ],
 )
 def test_words_of_a_shell(line, words):
@@ -259,6 +262,29 @@ def test_words_of_a_shell(line, words):
 def test_what_a_shell_leaves_open_is_refused(line, text):
     with pytest.raises(ValueError, match=text):
         megatron_run(line, None if line.startswith("srun") else 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("A=1\nA=2\n--x $A", "A is set twice, to '1' and '2': keep one"),
+        ("a=--xx\n" + 'a="$a $a"\n' * 60, "more than 65,536 letters with its variables"),
+        ("--x 'a", "open quote"),
+    ],
+)
+def test_shells_that_are_refused(text, told):
+    with pytest.raises(ValueError, match=told):
+        shell_words(text)
+
+
+def test_a_misspelt_launcher_is_told():
+    with pytest.raises(ValueError, match=r"--nproc-per-nod is unknown: the launcher has --nproc-per-node"):
+        megatron_run("torchrun --nproc-per-nod 8 a.py " + SHORT)
+    for number in ("9" * 5000, "99999999999999999"):
+        with pytest.raises(ValueError, match=r"--num-layers is '9{1,40}': give a positive"):
+            megatron_run(SHORT.replace("12", number))
+    with pytest.raises(ValueError, match="--moe-layer-freq is"):
+        megatron_run(MIXED + FREQUENCY + "+".join(["[0]"] * 3000))
 
 
 def test_variables_that_do_not_matter():
@@ -305,6 +331,8 @@ def test_layouts_of_a_pipeline(layout, interleave, text):
         ("Etttt|tttt|tttt|ttttmL", "has 1 x m: give as many as --mtp-num-layers, 0"),
         ("tttt|tttt|tttt|ttttL", "give stages of E, t, m and L"),
         ("E(t*9999999999)*999999999L", "give one of fewer layers"),
+        ("E(" + "t" * 300 + ")*9999", "give one of fewer layers"),
+        ("Et*000000001000000000L", "give one of fewer layers"),
     ],
 )
 def test_layouts_that_do_not_fit_are_refused(layout, text):

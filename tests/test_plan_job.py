@@ -138,6 +138,32 @@ def test_a_line_of_parallel_sizes_alone_goes_with_any_model():
     assert found.model == LLAMA and found.warnings == () and found.own_strategy[0].data == 32
 
 
+def test_a_line_in_part_is_refused_beside_a_model():
+    for part in ("--hidden-size 999 ", "--num-experts 8 "):
+        with pytest.raises(
+            ValueError, match=r"job\.launch has no --num-layers, .*--seq-length: give all sizes, or none"
+        ):
+            case(launch=part + "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 64")
+
+
+def test_layers_for_further_tokens_are_the_lines():
+    line = "--multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128 --v-head-dim 128 "
+    line += "--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128 --seq-length 4096 "
+    line += "--num-experts 256 --moe-router-topk 8 --moe-ffn-hidden-size 2048 --moe-router-num-groups 8 --swiglu "
+    line += "--moe-shared-expert-intermediate-size 2048 --moe-layer-freq [0]*3+[1]*58 --moe-router-group-topk 4 "
+    line += "--position-embedding-type rope --disable-bias-linear --untie-embeddings-and-output-weights "
+    line += "--micro-batch-size 1 --expert-model-parallel-size 64 --mtp-num-layers 1 --global-batch-size 64"
+    assert case(model="DeepSeek-V3", launch=line).model == catalog_model("DeepSeek-V3", mtp_layers=1)
+    config = PUBLIC["DeepSeek-V3"]["config"]
+    found = case(model=None, config=config, sequence_length=4096, launch=line)
+    assert found.model.mtp_layers == 1 and found.warnings == ()
+
+
+def test_a_config_of_a_name_of_the_catalog_has_no_tokens_of_it():
+    with pytest.raises(ValueError, match=r"job\.tokens is missing, and the catalog has none of Llama-3 405B"):
+        case(model=None, config={**CONFIG, "_name_or_path": "Llama-3 405B"}, tokens=None)
+
+
 def test_windows_that_count_the_token_itself_apart_are_the_same_model():
     model = catalog_model("GPT-OSS 20B")
     config = PUBLIC["gpt-oss-20b"]["config"]

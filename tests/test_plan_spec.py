@@ -443,6 +443,8 @@ def test_networks_are_named_in_any_spelling():
     [
         ("limits", {"goodput": "95%"}, 0.95),
         ("operation", {"contingency": "10 %"}, 0.1),
+        ("limits", {"goodput": "95.125%"}, 0.95125),
+        ("network", {"nic_ports": 2.0}, 2),
         ("network", {"candidates": "rail only"}, ["rail only"]),
         ("network", {"candidates": "all"}, "all"),
         ("cluster", {"include": "storage"}, ("storage",)),
@@ -456,6 +458,23 @@ def test_what_is_typed_in_short(section, value, wanted):
     ((key, _),) = value.items()
     found = getattr(getattr(read_spec(spec(**{section: value})), section), key)
     assert found == wanted and type(found) is type(wanted)
+
+
+@pytest.mark.parametrize(
+    ("section", "text"),
+    [
+        ({"job": {"batch": "-5"}}, r"job\.batch is '-5': give sequences, such as 2048"),
+        ({"cluster": {"nic": "400 KBps"}}, r"cluster\.nic is '400 KBps': give '400 kbps' or '400 kB/s'"),
+        ({"cluster": {"power": "1 mw" + "/mw" * 30}}, r"cluster\.power is .* give a text with its unit"),
+        ({"operation": {"restart": "5 Ms"}}, r"operation\.restart is '5 Ms': give a text with its unit"),
+        ({"limits": {"goodput": "x%"}}, r"limits\.goodput is 'x%': give a number"),
+        ({"cluster": {"include": "all"}}, r"cluster\.include\.0 is 'all': give"),
+        ({"cluster": {"include": 5}}, r"cluster\.include is 5: give a list"),
+    ],
+)
+def test_what_is_typed_in_short_and_wrong(section, text):
+    with pytest.raises(ValueError, match=text):
+        case_of(read_spec(spec(**section)))
 
 
 def test_a_price_of_energy_in_another_unit_is_refused():

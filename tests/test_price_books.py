@@ -198,3 +198,10 @@ def test_a_scaled_book_says_so():
     slower = flops.at_rate(5e10)  # copper at the rate that it is listed at
     assert slower.cable == price_books.price_book("street2025").cable
     assert slower.label(copper=True) == "flops2024 (scaled from 800 Gbps to 400 Gbps), copper of street2025"
+
+
+def test_a_book_takes_dollars_as_people_type_them():
+    book = price_books.PriceBook(port="$600", transceiver="300 usd", rate_Bps="400 Gbps", name="ours")
+    assert (book.port, book.transceiver, book.unit) == (600, 300, "USD")
+    with pytest.raises(ValueError, match="mixes USD and W"):
+        price_books.PriceBook(port="$600", transceiver="9 w", rate_Bps="400 Gbps", name="ours")

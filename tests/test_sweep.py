@@ -188,6 +188,12 @@ def test_a_range_goes_from_one_end_to_the_other(low, high, steps, spacing):
     assert all(isinstance(value, int) for value in values)
 
 
+def test_a_range_of_typed_counts_is_whole():
+    points = sweep_points(BASE, {"cluster.gpus": {"from": "1,024", "to": "4,096", "steps": 4}})
+    assert [row["cluster.gpus"] for row in points.rows] == [1024, 2048, 3072, 4096]
+    assert all(isinstance(row["cluster.gpus"], int) for row in points.rows)
+
+
 def test_a_range_of_quantities_keeps_its_unit():
     ends = {"from": "100 USD", "to": "1600 USD", "steps": 5, "spacing": "log"}
     values = [row["books.server"] for row in sweep_points(BASE, {"books.server": ends}).rows]

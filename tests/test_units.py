@@ -174,7 +174,7 @@ POWER, RATE, TIME, PRICE, ENERGY, SIZE = "40 MW", "400 Gbps", "25 ms", "600 USD"
         *((text, RATE, 4e11) for text in ("400 GB/s", "0.4 TB/S")),
         *((text, TIME, 8 * 7 * 86400.0) for text in ("8 weeks", "8 wk", "8 Weeks", "56 days", "56 d", "1,344 hours")),
         *((text, TIME, 5400.0) for text in ("90 minutes", "90 min", "1.5 hr", "1.5 hours", "5,400 sec", "5400 s")),
-        *((text, TIME, 25e-6) for text in ("25 us", "25 \u00b5s", "25 \u03bcs", "0.025 MS")),
+        *((text, TIME, 25e-6) for text in ("25 us", "25 \u00b5s", "25 \u03bcs")),
         *((text, PRICE, 600.0) for text in ("600 usd", "$600", "600 $", "US$ 600", "0.6 k$", "$0.6k")),
         *((text, PRICE, 1.2e9) for text in ("$1.2B", "$1.2 billion", "1.2 billion USD", "1.2 GUSD", "1,200 m usd")),
         *((text, ENERGY, 0.08 / 3.6e6) for text in ("0.08 $/kWh", "$0.08/kWh", "0.08 USD/kwh", "80 usd/MWH")),

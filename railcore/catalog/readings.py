@@ -53,7 +53,7 @@ def quantity(text: object, example: str) -> float:
     """
     wanted = example.partition(" ")[2]
     number, symbol = number_and_unit(text)
-    numbers, symbols = _numbers(number), _symbols(symbol, wanted)
+    numbers, symbols = _numbers(number), _units_meant(symbol, wanted)
     if numbers and symbols:
         meanings = [f"{plain} {each}" for plain in numbers for each in symbols]
         if len(meanings) > 1 or numbers != [number]:
@@ -112,7 +112,7 @@ def _numbers(text: str) -> list[str]:
     return [swapped] if units.NUMBER.fullmatch(swapped) else []
 
 
-def _symbols(text: str, wanted: str) -> list[str]:
+def _units_meant(text: str, wanted: str) -> list[str]:
     """Units of a dimension that a text may mean. wanted: a unit of it."""
     dimension = units.unit(wanted)[0]
     if not text:
@@ -123,6 +123,8 @@ def _symbols(text: str, wanted: str) -> list[str]:
     if not bits and _dimension(text) == dimension:
         return [text]
     parts = [_parts_like(part) for part in text.replace(" ", "").split("/")]
+    if len(parts) > 2:  # no unit has more
+        return []
     found: dict[tuple[str, float], str] = {}
     for symbols in itertools.product(*parts):
         symbol = "/".join(symbols)
@@ -135,7 +137,7 @@ def _port_rates(prefix: str, name: str) -> list[str]:
     """What a rate without "/s" may mean: 800G and 400GbE are in bits, "400 gb" and "400 GBps" may be in bytes."""
     if not name and prefix.lower() not in "gt":
         return []
-    large = prefix if prefix == "k" else prefix.upper()
+    large = "k" if prefix in "kK" else prefix.upper()
     in_bits = name.lower() in ("", "bit", "bits", "be", "e") or (name == "b" and prefix.isupper())
     if in_bits or (name.lower() == "bps" and name != "Bps"):
         return [f"{large}bps"]
@@ -144,10 +146,21 @@ def _port_rates(prefix: str, name: str) -> list[str]:
 
 def _parts_like(text: str) -> list[str]:
     """Known units that a text may mean: of "mw" mW and MW, of "Mw" that with its capital letter; bits in full."""
-    alike = units.symbols_like(text)
+    alike = [symbol for symbol in units.symbols_like(text) if not _smaller(text, symbol)]
     capitals = [symbol for symbol in alike if all(a == b for a, b in zip(text, symbol, strict=True) if a.isupper())]
     exact = [text] if text in alike and not text.endswith("b") else []
     return [symbol + "it" if symbol.endswith("b") else symbol for symbol in exact or capitals or alike]
+
+
+def _smaller(text: str, symbol: str) -> bool:
+    """Whether a text has the capital letter of millions where a symbol has that of thousandths: "Ms" is no "ms"."""
+    return text[:1] == "M" and symbol[:1] == "m" and bool(_dimension(symbol[1:]))
+
+
+def may_be_in(text: object, unit: str) -> bool:
+    """Whether a text is a quantity of a unit's dimension."""
+    number, symbol = number_and_unit(text)
+    return bool(number and _units_meant(symbol, unit))
 
 
 def _dimension(symbol: str) -> str:

@@ -11,6 +11,7 @@ from railcore import catalog
 from railcore.catalog import units
 from railcore.catalog.arguments import Count, PositiveBandwidth, Quantity, checked, si
 from railcore.catalog.checks import at_least, one_of, positive
+from railcore.catalog.readings import may_be_in
 from railcore.network.topology.bill_line import BillLine
 
 DEFAULT_BOOK = "street2025"  # of the catalog: gives what a book of one's own leaves out, powers or copper
@@ -71,7 +72,7 @@ class PriceBook:
 
     def __post_init__(self) -> None:
         numbers = {name: getattr(self, name) for name in _NUMBERS}
-        said = [unit for unit in ("USD", "W") if unit in map(units.dimension_of, numbers.values())]
+        said = [unit for unit in ("USD", "W") if any(may_be_in(value, unit) for value in numbers.values())]
         if len(said) > 1:
             values = ", ".join(f"{name} {value!r}" for name, value in numbers.items() if value is not None)
             raise ValueError(f"book {self.name!r} mixes USD and W ({values}): give all in USD or all in W")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -210,7 +210,7 @@ def case_of(spec: Spec) -> Case:
     for name, key in (("price", "server"), ("power", "server_power")):
         if name not in rack and getattr(spec.books, key) is None:
             raise ValueError(f"cluster.platform: the catalog has no {name} of {rack.name}: give books.{key}")
-    row = catalog.item("models", model.name) if model.name in catalog.names("models") else None
+    row = catalog.item("models", spec.job.model) if isinstance(spec.job.model, str) else None
     tokens = spec.job.tokens or (row.get("training_tokens") if row else None)
     if tokens is None:
         raise ValueError(f"job.tokens is missing, and the catalog has none of {model.name}: give it, such as 15e12")
@@ -233,8 +233,9 @@ def case_of(spec: Spec) -> Case:
         with _Blamed("site"):
             area_of(spec.site)
     strategy = (run.strategy, run.global_batch) if run else _own_mapping(spec, int(rack["gpus"]), batch)
-    if run:  # sizes that the line misses are those of the model beside it
-        warnings += tuple(f"job.launch: {text}." for text in run.warnings if not text.startswith("no model"))
+    if run:  # a line without sizes is of the model beside it
+        texts = run.warnings if run.model else run.strategy.warnings
+        warnings += tuple(f"job.launch: {text}." for text in texts)
     if machine.hb_domain_size > int(rack["gpus"]):
         larger = f"HB domains of {machine.hb_domain_size:,} GPUs are larger than {rack.name}, of {int(rack['gpus'])}"
         warnings = (*warnings, f"{larger}: the price and power of what joins its servers are not counted.")
@@ -288,8 +289,13 @@ def _model(job: JobSpec, run: MegatronRun | None) -> tuple[Transformer, tuple[st
                 "leave one out"
             )
         return line, ()
+    key = "job.model" if job.config is None else "job.config"
+    if run and run.missing:
+        raise ValueError(f"job.launch has no {', '.join(run.missing)}: give all sizes, or none and those of {key}")
     if run and run.model:
-        _check_same(run.model, model, "job.model" if job.config is None else "job.config")
+        if run.model.mtp_layers and not model.mtp_layers:  # a training's choice
+            model = replace(model, mtp_layers=run.model.mtp_layers)
+        _check_same(run.model, model, key)
     if job.config is None:
         return model, ()
     texts, predicting = [], predicting_layers(job.config)
@@ -298,7 +304,7 @@ def _model(job: JobSpec, run: MegatronRun | None) -> tuple[Transformer, tuple[st
             f"job.config: sequences are of {model.sequence_length:,} tokens, the longest that the model takes: give "
             "job.sequence_length, that of the training."
         )
-    if predicting:
+    if predicting and not model.mtp_layers:
         texts.append(
             f"job.config: {counted(predicting, 'layers')} for further tokens (num_nextn_predict_layers) not modelled."
         )
@@ -326,7 +332,8 @@ _NO_SIZES = ("name", "imbalance")  # of a model, which a launch line does not sa
 
 def _check_same(line: Transformer, model: Transformer, key: str) -> None:
     """Raises ValueError naming every size in which a launch line's model is another than that of a key."""
-    unused = () if {line.mixture_layers, model.mixture_layers} - {line.layers, model.layers} else ("ffn_hidden",)
+    no_dense = line.mixture_layers == line.layers and model.mixture_layers == model.layers
+    unused = ("ffn_hidden",) if no_dense else () if line.experts or model.experts else ("expert_hidden",)
     faults = []
     for size in fields(Transformer):
         of_line, of_model = getattr(line, size.name), getattr(model, size.name)

@@ -53,8 +53,12 @@ def _number(value: Any) -> Any:
         raise ValueError("give a number")
     if not isinstance(value, str):
         return value
-    share = value.strip().removesuffix("%")
-    return readings.typed_number(share) / (1 if share == value.strip() else 100)
+    if not value.strip().endswith("%"):
+        return readings.typed_number(value)
+    try:
+        return float(value.strip().removesuffix("%")) / 100
+    except ValueError:
+        raise ValueError("give a number") from None
 
 
 def _times(unit: str) -> Any:
@@ -78,6 +82,8 @@ def _whole(value: Any) -> Any:
     """A whole number, or a text with one."""
     if isinstance(value, bool):
         raise ValueError("give a whole number")
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     return readings.count(value) if isinstance(value, str) else value
 
 
@@ -131,7 +137,7 @@ def batch_size(text: str) -> tuple[float, str]:
     try:
         if "tokens" in words:
             return quantity(text, "16M tokens"), "tokens"
-        if size := readings.count(number):
+        if (size := readings.count(number)) > 0:
             return size, "sequences"
     except readings.SeveralMeanings as error:
         if "tokens" in words:
@@ -177,7 +183,8 @@ Platform, Switch, CircuitSwitch, RuntimeName, ModelName = map(
     _named, ("platforms", "switches", "circuit_switches", "runtimes", "models")
 )
 Tokens = Annotated[float, BeforeValidator(_tokens), Field(gt=0, allow_inf_nan=False)]
-OneOrMore = BeforeValidator(lambda value: [value] if isinstance(value, str) and value != "all" else value)
+OneOrMore = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+AllOrMore = BeforeValidator(lambda value: [value] if isinstance(value, str) and value != "all" else value)
 Rule, State, Authority = (Annotated[str, AfterValidator(read)] for read in (_rule, _state, _authority))
 PriceName, PowerName = map(_book, ("prices", "powers"))
 Whole = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
@@ -263,7 +270,7 @@ class CandidateSpec(SpecSection):
 class NetworkSpec(SpecSection):
     """Which networks are compared."""
 
-    candidates: Annotated[Literal["all"] | list[str], OneOrMore] = Field(
+    candidates: Annotated[Literal["all"] | list[str], AllOrMore] = Field(
         "all", description='or names of them, such as ["rail-only", "Clos"]'
     )
     candidate: list[CandidateSpec] = Field([], description="networks of your own beside them: [[network.candidate]]")

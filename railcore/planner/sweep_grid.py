@@ -228,7 +228,7 @@ def _range(key: str, table: Mapping[str, Any]) -> list[Any]:
         raise ValueError(f"{told}: give finite numbers, above 0 for spacing log")
     spaced = (np.geomspace if spacing == "log" else np.linspace)(first, last, steps)
     numbers = [float(f"{value:.9g}") for value in spaced]  # the last bits of another machine change nothing
-    if all(isinstance(text, int) for text in texts):
+    if not unit and not any(isinstance(text, float) for text in texts) and first.is_integer() and last.is_integer():
         return list(dict.fromkeys(round(value) for value in numbers))
     return [f"{readings.one_meaning(value)} {unit}" for value in numbers] if unit else numbers
 

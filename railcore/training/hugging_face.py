@@ -5,7 +5,7 @@ src/transformers/models/*/configuration_*.py, version 5.24.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,25 +104,26 @@ def read_config(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         read = json.loads((path / "config.json" if path.is_dir() else path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ValueError(f"config is {str(config)!r} ({error.strerror}): give a config.json, or its folder") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"config is {str(config)!r}, which is no JSON ({error}): give a config.json") from None
     if not isinstance(read, dict):
         raise ValueError(f"config is {str(config)!r}, a {type(read).__name__}: give a config.json, an object")
     return read
 
 
-def config_fields(config: Mapping[str, Any], changed: Collection[str] = ()) -> dict[str, Any]:
+def config_fields(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of `Transformer` that a config.json says; of a model of images and text those of its text.
 
     Layers that predict further tokens (num_nextn_predict_layers) are left out, as published counts of parameters do;
     so are biases of queries, keys and values alone, norms of heads, and gates of shared experts: below 0.1% of any.
 
-    changed: fields that are given in place of the file's, which need not have them.
+    changes: fields in place of the file's, which need not have them.
     Raises ValueError naming the key for what is missing, and for what cannot be said.
     """
     text = _text_part(config)
     fields: dict[str, Any] = {field: value for field in KEYS if (value := _value(text, field)) is not None}
-    missing = [KEYS[field][0] for field in _NEEDED if field not in (*fields, *changed)]
+    fields = {**fields, "mtp_layers": 0, **changes}
+    missing = [KEYS[field][0] for field in _NEEDED if field not in fields]
     if missing := missing + [key for key in _NEEDED_OF.get(text["model_type"], ()) if key not in text]:
         raise ValueError(f"config has no {missing[0]}: give the whole config.json")
     name = str(text.get("_name_or_path") or f"{text['model_type']} of config.json")
@@ -133,10 +134,9 @@ def config_fields(config: Mapping[str, Any], changed: Collection[str] = ()) -> d
         "tied_embeddings": bool(fields.get("tied_embeddings")),
         "kv_heads": fields.get("kv_heads", fields["heads"]),
     }
-    fields.pop("mtp_layers", None)
     if fields.get("kv_rank"):
         fields |= {"head_dim": _number(text, "qk_nope_head_dim"), "kv_heads": fields["heads"]}
-    return _mixture(text, fields | _windows(text, fields))
+    return {**_mixture(text, fields | _windows(text, fields)), **changes}
 
 
 def predicting_layers(config: Mapping[str, Any]) -> int:
@@ -178,6 +178,13 @@ def _number(text: Mapping[str, Any], key: str) -> int:
     return int(text[key]) if not isinstance(text[key], bool) else text[key]
 
 
+def _list(text: Mapping[str, Any], key: str) -> list[Any]:
+    """A list, empty where the file has none. Raises ValueError naming the key for anything else."""
+    if not isinstance(text.get(key) or [], list):
+        raise ValueError(f"{key} of config is {text[key]!r}: give a list")
+    return text.get(key) or []
+
+
 def _mixture(text: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """All fields with those of the experts, which a dense model has none of."""
     if not fields.get("experts"):
@@ -186,8 +193,8 @@ def _mixture(text: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, An
     changes = {"expert_hidden": hidden, "clamped": bool(text.get("swiglu_limit"))}
     if text.get("n_shared_experts"):
         changes["shared_hidden"] = _number(text, "n_shared_experts") * hidden
-    if dense := text.get("mlp_only_layers"):
-        if list(dense) != list(range(len(dense))) or fields.get("expert_layer_interval", 1) != 1:
+    if dense := _list(text, "mlp_only_layers"):
+        if dense != [*range(len(dense))] or fields.get("expert_layer_interval", 1) != 1:
             raise ValueError(f"mlp_only_layers of config is {dense}: layers without experts are modelled before others")
         changes["dense_layers"] = len(dense)
     if fields.get("expert_groups") == 1:  # one group is no limit
@@ -197,7 +204,7 @@ def _mixture(text: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, An
 
 def _windows(text: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, int]:
     """The window, and every how many layers one attends to all tokens; 0 for none."""
-    layers, kinds, pattern = fields["layers"], list(text.get("layer_types") or []), 0
+    layers, kinds, pattern = fields["layers"], _list(text, "layer_types"), 0
     if other := [kind for kind in kinds if kind not in _KINDS]:
         raise ValueError(f"layer_types of config has {other[0]!r}, which is not modelled: give another model")
     for key in ("sliding_window_pattern", "_sliding_window_pattern"):

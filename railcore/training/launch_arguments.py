@@ -6,15 +6,16 @@ The names are rows of data/launch_arguments.csv.
 import argparse
 import ast
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
 from railcore.catalog import files, near_names, tables
-from railcore.training.shell_words import parts_of_word, shell_words
+from railcore.training.shell_words import MOST_LETTERS, shell_words, with_dashes
 
-_MOST_LAYERS = 10**4  # that a list in the line may have
-_MOST_LETTERS = 2**16
+MOST_LAYERS = 10**4  # that a list in the line may have
+_MOST_DIGITS = 15
 _ALIKE = 0.85  # from which an unknown name counts as a misspelt one
 _WITH_SHORT = ("srun", "sbatch", "mpirun", "mpiexec")
 _COMMANDS = (*_WITH_SHORT, "numactl", "torchrun", "python", "python3")
@@ -53,6 +54,9 @@ def read_line(args: str | Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """
     words = _words(args)
     script = _script_place(words)
+    for word in words[:script]:
+        if word.startswith("--") and (name := word[2:].partition("=")[0]) not in launch_arguments():
+            _check_spelling(name)
     try:
         used, _ = _parser().parse_known_args([*_launcher_words(words[:script]), *words[script:]])
     except argparse.ArgumentError as error:
@@ -64,9 +68,13 @@ def read_line(args: str | Sequence[str]) -> tuple[dict[str, Any], list[str]]:
 def _words(args: str | Sequence[str]) -> list[str]:
     """Words of a line, with dashes in the names."""
     text = args if isinstance(args, str) else " ".join(map(str, args))
-    if len(text) > _MOST_LETTERS:
-        raise ValueError(f"args has {len(text):,} letters: give a launch line of {_MOST_LETTERS:,} at most")
-    words = shell_words(text) if isinstance(args, str) else [part for word in args for part in parts_of_word(str(word))]
+    if len(text) > MOST_LETTERS:
+        raise ValueError(f"args has {len(text):,} letters: give a launch line of {MOST_LETTERS:,} at most")
+    if isinstance(args, str):
+        words = shell_words(args)
+    else:  # an option may stand with its value in one word
+        parts = [shlex.split(word) if re.match(r"--\S+\s", word) else [word] for word in map(str, args)]
+        words = [with_dashes(word) for part in parts for word in part]
     if words and not any(word.startswith("--") for word in words):
         raise ValueError(f"args is {text[:60]!r}: give a line with options, such as --tensor-model-parallel-size 8")
     return [re.sub("^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in words]
@@ -149,7 +157,8 @@ def _check_spelling(name: str) -> None:
     used = [row.argument for row in launch_arguments().values() if row.effect in ("used", "launcher") and row.reads]
     initials = [size for size in used if "parallel-size" in size and name == f"{size[0]}p"]  # tp, pp, cp, ep
     if near := near_names(name, used, alike=_ALIKE) or initials:
-        raise ValueError(f"--{name} is unknown: Megatron-LM has --{near[0]}")
+        maker = "the launcher" if launch_arguments()[near[0]].effect == "launcher" else "Megatron-LM"
+        raise ValueError(f"--{name} is unknown: {maker} has --{near[0]}")
 
 
 class _Once(argparse.Action):
@@ -179,9 +188,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _number(text: str, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < least:
         wanted = "a positive whole number" if least else "a whole number"
-        raise argparse.ArgumentTypeError(f"is {text!r}: give {wanted}" + " (a variable's value)" * text.startswith("$"))
+        raise argparse.ArgumentTypeError(
+            f"is {text[:40]!r}: give {wanted}" + " (a variable's value)" * text.startswith("$")
+        )
     return int(text)
 
 
@@ -189,7 +200,7 @@ def _pattern(text: str) -> int | list[int]:
     """A whole number, or the numbers of a Python expression of lists with + and *, such as ([0]*3+[1]*58)."""
     try:
         pattern = _listed(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, TypeError):
+    except (SyntaxError, ValueError, TypeError, RecursionError):
         pattern = []
     if not pattern or (isinstance(pattern, list) and not all(isinstance(number, int) for number in pattern)):
         raise argparse.ArgumentTypeError(f"is {text!r}: give a whole number, or a list such as ([0]*3+[1]*58)")
@@ -198,7 +209,7 @@ def _pattern(text: str) -> int | list[int]:
 
 def _listed(node: ast.expr) -> Any:
     """Value of a whole number, a list, or a sum or product of these. Raises ValueError for anything else."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value <= _MOST_LAYERS:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value <= MOST_LAYERS:
         return int(node.value)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_listed(node.operand)
@@ -209,6 +220,6 @@ def _listed(node: ast.expr) -> Any:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         left, right = _listed(node.left), _listed(node.right)
         part, times = (left, right) if isinstance(left, list) else (right, left)
-        if len(part) * times <= _MOST_LAYERS:
+        if len(part) * times <= MOST_LAYERS:
             return part * times
     raise ValueError("neither a number nor a list")

@@ -7,7 +7,7 @@ from typing import Any
 
 from railcore import catalog
 from railcore.catalog.arguments import Count, NonNegativeInt, checked
-from railcore.training.launch_arguments import read_line
+from railcore.training.launch_arguments import MOST_LAYERS, read_line
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import SHARDING, Transformer
 
@@ -17,7 +17,8 @@ _CHUNKS = (
     "virtual-pipeline-model-parallel-size",
     "pipeline-model-parallel-layout",
 )
-_MOST_LAYERS, _MOST_LETTERS = 10**4, 2**12  # of a layout
+_NEEDED = ("num-layers", "hidden-size", "num-attention-heads", "seq-length")  # of a model
+_SIZES = ("ffn-hidden-size", "num-query-groups", "kv-channels", "num-experts", "vocab-size", "mtp-num-layers")
 _ENDS = ("account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split")
 _LATENT = {
     "kv-lora-rank": 32,
@@ -26,18 +27,28 @@ _LATENT = {
     "v-head-dim": 128,
 }  # Megatron-LM's defaults
 _SHARDING = dict(zip(("no_shard", "optim", "optim_grads", "optim_grads_params"), SHARDING, strict=True))
-# Tokens, by letters of --tokenizer-model or --tokenizer-type.
-_VOCABULARIES = {"gpt2": 50257, "llama2": 32000, "mixtral8x": 32000, "llama3": 128256, "qwen3": 151936}
+# By letters of --tokenizer-model or --tokenizer-type: a model of the catalog with as many tokens.
+_TOKENIZERS = {
+    **{"gpt2": "GPT-3", "llama2": "Mixtral 8x7B", "mixtral8x": "Mixtral 8x7B", "llama3": "Llama-3 8B"},
+    "qwen3": "Qwen3-30B-A3B",
+}
 
 
 @dataclass(frozen=True)
 class MegatronRun:
-    """What a launch line starts. model: None where the line does not describe one; global_batch [sequences]."""
+    """What a launch line starts.
+
+    strategy, model: how what is split; model is None where the line does not describe one.
+    global_batch: sequences of an iteration.
+    warnings: what is assumed and not used.
+    missing: arguments without which a line that has some sizes of a model does not describe it.
+    """
 
     strategy: Strategy
     model: Transformer | None
     global_batch: int
     warnings: tuple[str, ...]
+    missing: tuple[str, ...] = ()
 
 
 @checked
@@ -85,15 +96,19 @@ def megatron_run(
     options, warnings = read_line(args)
     assumed = list[str]()
     fields = _strategy(options, gpus, warnings, assumed)
-    model = _model(options, vocabulary, warnings, assumed)
+    missing = tuple(f"--{name}" for name in _NEEDED if name not in options)
+    model = None if missing else _model(options, vocabulary, assumed)
     if assumed:
         warnings.append(f"assumed, for the line does not say it: {', '.join(assumed)}")
     strategy = Strategy(**fields, warnings=tuple(warnings))
     batch = options.get("global-batch-size") or strategy.data * strategy.micro_batch
     strategy.microbatches(batch)
-    odd = strategy.check(model, batch) if model else ()
-    if _device_layers(options, strategy.pipeline):  # uneven stages are meant
-        odd = tuple(text for text in odd if not text.startswith("layers "))
+    if model is None:
+        in_part = any(name in options for name in (*_NEEDED, *_SIZES))
+        text = f"no model: {', '.join(missing)} missing"
+        return MegatronRun(strategy, None, batch, (*strategy.warnings, text), missing if in_part else ())
+    listed = bool(_device_layers(options, strategy.pipeline))
+    odd = strategy.check(model, batch, layers_listed=listed)
     return MegatronRun(strategy, model, batch, strategy.warnings + odd)
 
 
@@ -215,13 +230,14 @@ def _layout_stages(options: dict[str, Any], pipeline: int) -> list[str]:
     """
     name = "pipeline-model-parallel-layout"
     given = text = options[name].replace(",", "")
-    if len(text) > _MOST_LETTERS or any(int(times) > _MOST_LAYERS for times in re.findall(r"\d{1,9}", text)):
-        raise ValueError(f"--{name} is {given[:60]!r}: give one of fewer layers")
     for part in (r"\(([EtmL|]+)\)\*(\d+)", r"([EtmL|])\*(\d+)"):  # what is in brackets first
-        while (found := re.search(part, text)) and len(text) < _MOST_LAYERS:
-            text = text[: found.start()] + found[1] * int(found[2]) + text[found.end() :]
-    if not re.fullmatch(r"E[t|]*[tm|]*L", text):
-        raise ValueError(f"--{name} is {given!r}: give stages of E, t, m and L, such as Et*3|(tt|)*29mL")
+        while found := re.search(part, text):
+            times = int(found[2]) if len(found[2]) <= len(str(MOST_LAYERS)) else MOST_LAYERS
+            if len(text) + len(found[1]) * times > MOST_LAYERS:
+                raise ValueError(f"--{name} is {given[:60]!r}: give one of fewer layers")
+            text = text[: found.start()] + found[1] * times + text[found.end() :]
+    if not re.fullmatch(r"E[t|]*(m[tm|]*)?L", text):
+        raise ValueError(f"--{name} is {given[:60]!r}: give stages of E, t, m and L, such as Et*3|(tt|)*29mL")
     stages, layers = text.split("|"), options.get("num-layers", text.count("t"))
     if len(stages) % pipeline:
         raise ValueError(f"--{name} has {len(stages)} stages: give a multiple of {pipeline} pipeline ranks")
@@ -308,26 +324,8 @@ def _sharding(options: dict[str, Any]) -> str:
     return _SHARDING[options["data-parallel-sharding-strategy"]]
 
 
-def _model(
-    options: dict[str, Any], vocabulary: int | None, warnings: list[str], assumed: list[str]
-) -> Transformer | None:
-    """The model of the line, or None where layers, hidden size, heads or sequence length are missing.
-
-    Parameters
-    ----------
-    options, vocabulary
-        Arguments of the line by name, and tokens where it does not say them.
-    warnings, assumed
-        To which texts are added.
-
-    Returns
-    -------
-    A model, or None.
-    """
-    needed = ("num-layers", "hidden-size", "num-attention-heads", "seq-length")
-    if missing := [name for name in needed if name not in options]:
-        warnings.append(f"no model: --{', --'.join(missing)} missing")
-        return None
+def _model(options: dict[str, Any], vocabulary: int | None, assumed: list[str]) -> Transformer:
+    """The model of the line. vocabulary: where it does not say it. assumed: to which texts are added."""
     if "num-query-groups" in options and "group-query-attention" not in options:
         raise ValueError("--num-query-groups needs --group-query-attention: give both, or neither")
     if {"swiglu", "quick-geglu"} <= options.keys():
@@ -444,16 +442,16 @@ def _vocabulary(options: dict[str, Any], vocabulary: int | None, assumed: list[s
     if said:
         return int(said)
     names = [str(options.get(f"tokenizer-{key}", "")).rstrip("/").rpartition("/")[2] for key in ("model", "type")]
-    known = {_letters(name): int(catalog.item("models", name)["vocabulary"]) for name in catalog.names("models")}
-    known |= _VOCABULARIES
+    known = {_letters(name): name for name in catalog.names("models")} | _TOKENIZERS
+    of_other = f", for {names[0]} is not known" if names[0] else ""
+    model, why = _TOKENIZERS["gpt2"], f"GPT-2's{of_other}"
     for name in names:
         if near := [letters for letters in known if letters in _letters(name)]:
-            tokens = known[max(near, key=len)]
-            assumed.append(f"--vocab-size {tokens} (of {name})")
-            return tokens
-    of_other = f", for {names[0]} is not known" if names[0] else ""
-    assumed.append(f"--vocab-size {_VOCABULARIES['gpt2']} (GPT-2's{of_other})")
-    return _VOCABULARIES["gpt2"]
+            model, why = known[max(near, key=len)], f"of {name}"
+            break
+    tokens = int(catalog.item("models", model)["vocabulary"])
+    assumed.append(f"--vocab-size {tokens} ({why})")
+    return tokens
 
 
 def _letters(name: str) -> str:

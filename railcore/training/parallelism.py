@@ -196,10 +196,23 @@ class Strategy:
         names |= {name: bool(row[name]) for name in STRATEGY_SWITCHES if name in row}
         return cls(**counts, **names, order=list(ORDERS.values())[level_places("placement", row.get("placement", 0))])
 
-    def check(self, model: Transformer, global_batch: int, gpus: int | None = None) -> tuple[str, ...]:
+    def check(
+        self, model: Transformer, global_batch: int, gpus: int | None = None, layers_listed: bool = False
+    ) -> tuple[str, ...]:
         """What is odd but allowed, as texts. Raises ValueError for what `indivisible` finds, naming it.
 
-        global_batch [sequences], gpus [GPUs] of the cluster.
+        Parameters
+        ----------
+        model, global_batch
+            What is split, and sequences of an iteration.
+        gpus
+            Of the cluster.
+        layers_listed
+            Whether the layers of each stage are given, so that uneven ones are meant.
+
+        Returns
+        -------
+        Texts.
         """
         if gpus is not None and gpus != self.gpus:
             factors = " x ".join(f"{name} {getattr(self, name)}" for name in DIMENSIONS)
@@ -225,9 +238,9 @@ class Strategy:
         wrong = indivisible(model, {**vars(self), "global_batch": global_batch})
         if faults := [remedies[reason] for reason in remedies if wrong[reason]]:
             raise ValueError(f"{'; '.join(faults)} ({model.name})")
-        return self._oddities(model, self.microbatches(global_batch))
+        return self._oddities(model, self.microbatches(global_batch), layers_listed)
 
-    def _oddities(self, model: Transformer, microbatches: int) -> tuple[str, ...]:
+    def _oddities(self, model: Transformer, microbatches: int, layers_listed: bool) -> tuple[str, ...]:
         """What is odd but allowed, as texts."""
         texts, multiple = [], _VOCABULARY_MULTIPLE * self.tensor
         if model.kv_heads % self.tensor:
@@ -236,7 +249,7 @@ class Strategy:
             padded = -(-model.vocabulary // multiple) * multiple
             texts.append(f"vocabulary {model.vocabulary} is padded to {padded}, a multiple of {multiple}")
         places = model.layers + 2 * self.ends_as_layers
-        if places % (self.pipeline * self.interleave):
+        if places % (self.pipeline * self.interleave) and not layers_listed:
             texts.append(
                 f"layers {model.layers} do not divide over {self.pipeline} stages x {self.interleave} chunks: the "
                 f"fullest stage has {-(-places // self.pipeline)}"

@@ -161,7 +161,7 @@ class Transformer:
         >>> f"{model.total_parameters:,}"
         '8,030,261,248'
         """
-        return cls(**{**hugging_face.config_fields(hugging_face.read_config(config), changes), **changes})
+        return cls(**hugging_face.config_fields(hugging_face.read_config(config), changes))
 
     def _mixture_obstacles(self) -> Iterator[str]:
         """What does not go together in the fields of mixtures of experts."""
