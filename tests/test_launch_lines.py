@@ -189,7 +189,10 @@ SCRIPT = """#!/bin/bash
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 GPUS_PER_NODE=8
 NODES=${SLURM_NNODES:-4}   # of the job
-CHECKPOINT=$1 #<Specify path>
+CHECKPOINT=${1:-"checkpoints/ours"} #<Specify path>
+MAIN="of/pretrain_gpt.py"
+mkdir -p "$(dirname "$CHECKPOINT")" # if it isn't there
+WORLD_SIZE=$(($GPUS_PER_NODE*$NODES))
 LAUNCHER=(
     --nproc_per_node $GPUS_PER_NODE
     --nnodes $NODES
@@ -202,8 +205,22 @@ MODEL_ARGS=(
 MODEL_ARGS+=(--moe-layer-freq "([0]*2+[1]*10)" --num-experts 4 --moe-router-topk 2)
 PARALLEL="--tensor-model-parallel-size 2 \\
     --pipeline-model-parallel-size 4 --sequence-parallel"
-CUDA_VISIBLE_DEVICES=0 torchrun ${LAUNCHER[@]} pretrain_gpt.py \\
-    ${MODEL_ARGS[@]} \\
+FURTHER_ARGS=()
+if [[ "$WORLD_SIZE" == "32" ]]; then
+    FURTHER_ARGS+=(
+        "--fp8-format hybrid"
+        "--tokenizer-type NullTokenizer"
+        "--split '99,1,0'"
+    )
+else
+    FURTHER_ARGS+=("--tokenizer-type HuggingFaceTokenizer")
+fi
+FURTHER_ARGS+=("${MODEL_ARGS[@]}")
+if [ ! -f "$MAIN" ]; then
+    echo "Please run this where pretrain_gpt.py is, not there: $MAIN"
+fi
+CUDA_VISIBLE_DEVICES=0 torchrun ${LAUNCHER[@]} "$MAIN" \\
+    ${FURTHER_ARGS[@]} \\
     $PARALLEL --wandb-exp-name run#3 --micro-batch-size 1 --global-batch-size 64 --save "$CHECKPOINT" 2>&1 | tee log
 """
 
@@ -212,6 +229,7 @@ def test_a_script_is_read_with_its_variables():
     run = megatron_run(SCRIPT)
     assert run.strategy == Strategy(2, pipeline=4, data=4, sequence_parallel=True) and run.global_batch == 64
     assert (run.model.layers, run.model.dense_layers, run.model.vocabulary) == (12, 2, 99)
+    assert "--fp8-format (may change" in run.warnings[0]
     assert megatron_run(SCRIPT.partition("CUDA_VIS")[0] + "--micro-batch-size 1", 32).strategy == run.strategy
     words = ["torchrun", "a.py", "--num-layers 12", "--tensor-model-parallel-size", "2", "--micro-batch-size=1"]
     assert megatron_run(words, 4).strategy == Strategy(2, data=2)

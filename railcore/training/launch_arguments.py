@@ -70,11 +70,9 @@ def _words(args: str | Sequence[str]) -> list[str]:
     text = args if isinstance(args, str) else " ".join(map(str, args))
     if len(text) > MOST_LETTERS:
         raise ValueError(f"args has {len(text):,} letters: give a launch line of {MOST_LETTERS:,} at most")
-    if isinstance(args, str):
-        words = shell_words(args)
-    else:  # an option may stand with its value in one word
-        parts = [shlex.split(word) if re.match(r"--\S+\s", word) else [word] for word in map(str, args)]
-        words = [with_dashes(word) for part in parts for word in part]
+    words = shell_words(args) if isinstance(args, str) else [with_dashes(str(word)) for word in args]
+    # An option may stand with its value in one word, as members of arrays do.
+    words = [part for word in words for part in (shlex.split(word) if re.match(r"--[\w-]+\s", word) else [word])]
     if words and not any(word.startswith("--") for word in words):
         raise ValueError(f"args is {text[:60]!r}: give a line with options, such as --tensor-model-parallel-size 8")
     return [re.sub("^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in words]
@@ -145,7 +143,7 @@ def _given(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             continue
         reads = row.reads if (row := launch_arguments().get(name)) else ""
         has_value = bool(values) or reads == "switch"
-        if word.startswith("$") and (_MANY.search(word) or not name or (reads and has_value)):
+        if re.match(r"\$\{?\w", word) and (_MANY.search(word) or not name or (reads and has_value)):
             raise ValueError(f"{word} is a variable that the line does not set: give its arguments")
         if re.fullmatch(r"-[A-Za-z][\w-]{2,}", word):
             _check_spelling(word[1:])
@@ -176,11 +174,13 @@ def _parser() -> argparse.ArgumentParser:
     """A parser of the arguments that are used; those that a line does not have are not in the result."""
     settings: dict[str, Any] = {"add_help": False, "allow_abbrev": False, "exit_on_error": False}
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, **settings)
-    kinds: dict[str, dict[str, Any]] = {"list": {"type": _pattern}, "text": {"type": str}}
+    kinds: dict[str, dict[str, Any]] = {"list": {"type": _pattern}}
     kinds |= {"count": {"type": partial(_number, least=1)}, "whole": {"type": partial(_number, least=0)}}
     for name, row in launch_arguments().items():
         if row.reads == "switch":
             parser.add_argument(f"--{name}", dest=name, action="store_true")
+        elif row.reads == "text":
+            parser.add_argument(f"--{name}", dest=name)  # the last one counts, as in Megatron-LM
         elif row.reads:
             kind = kinds.get(row.reads) or {"choices": row.reads.split()}
             parser.add_argument(f"--{name}", dest=name, action=_Once, **kind)

@@ -8,7 +8,10 @@ _QUOTED = r"""'[^']*' | "(?:\\.|[^"\\])*" """
 _COMMENT = re.compile(rf"(?mxs) (?P<kept>{_QUOTED}) | (?:^|(?<=\s)) \#[^\n]*")
 _ASSIGNED = re.compile(
     rf"""(?mx) ^ [ \t]* (?:export [ \t]+)? (?P<name>[A-Za-z_]\w*) (?P<more>\+?) =
-    (?P<value> \( (?: [^()'"] | {_QUOTED} )* \) | {_QUOTED} | [^\s;'"()]+ ) """
+    (?P<value>
+        \( (?: [^()'"] | {_QUOTED} )* \) |
+        (?: \$\{{[^}}\n$]*\}} | \$\(\([^\n()]*\)\) | {_QUOTED} | [^\s;'"()] )+
+    )"""
 )
 _ARRAY_IN_QUOTES = re.compile(r'"(\$\{\w+\[@\]\})"')  # whose members are words each
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)(?:\[[@*]\])?(?::[-=](?P<default>[^}$]*))?\}|(?P<plain>[A-Za-z_]\w*))")
@@ -59,7 +62,7 @@ def with_dashes(word: str) -> str:
 
 def _bare(value: str) -> str:
     """A value without the brackets of an array or its quotes."""
-    return value[1:-1] if value[:1] in ("(", '"', "'") else value
+    return value[1:-1] if value[:1] == "(" or re.fullmatch(_QUOTED, value, re.X | re.S) else value
 
 
 def _uses(text: str, name: str) -> bool:
@@ -72,7 +75,7 @@ def _with_variables(text: str, values: dict[str, str]) -> str:
 
     def value(found: re.Match[str]) -> str:
         nonlocal letters
-        default = found[0] if found["default"] is None else found["default"]
+        default = found[0] if found["default"] is None else found["default"].strip("'\"")
         put = values.get(found["braced"] or found["plain"], default)
         letters += len(put)
         if letters > MOST_LETTERS:
