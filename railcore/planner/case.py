@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 Values = Mapping[tuple[str, str, str], Any]  # draws of catalog rows by family, item and parameter
 _EVEN = 16  # the power of 2 that should divide a batch
+_NO_SIZES = ("name", "imbalance")  # fields of a model that a launch line does not say
+_OF_REPLICA = ("tensor", "context", "pipeline")  # fields of a strategy that a replica of the model takes
 _WITHIN = 1.03  # times the least time: batches as fast are ordered by other terms
 
 
@@ -56,7 +58,7 @@ class Case:
     prices, powers: books for links of the NIC's rate.
     rack: the platform in the catalog.
     own_strategy: of job.mapping or job.launch, with its batch; None where the spec has neither.
-    warnings: of the launch line, and of HB domains larger than the platform.
+    warnings: of the launch line and the config.json, and of HB domains larger than the platform.
     """
 
     spec: Spec
@@ -327,9 +329,6 @@ def _given_model(job: JobSpec) -> Transformer | None:
         return _own_model({**job.model, **changes})
 
 
-_NO_SIZES = ("name", "imbalance")  # of a model, which a launch line does not say
-
-
 def _check_same(line: Transformer, model: Transformer, key: str) -> None:
     """Raises ValueError naming every size in which a launch line's model is another than that of a key."""
     no_dense = line.mixture_layers == line.layers and model.mixture_layers == model.layers
@@ -381,9 +380,6 @@ def _own_mapping(spec: Spec, rack_gpus: int, batch: float | int) -> tuple[Strate
             sequences = batch if isinstance(batch, int) else max(round(batch / step), 1) * step
         strategy.microbatches(sequences)
     return strategy, int(sequences)
-
-
-_OF_REPLICA = ("tensor", "context", "pipeline")
 
 
 def _switch_ports(spec: Spec, rate_Bps: float) -> int:
