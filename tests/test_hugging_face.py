@@ -10,6 +10,7 @@ import pytest
 
 import railcore as rc
 from railcore.catalog import files
+from railcore.training.hugging_face import model_families
 from railcore.training.transformer import Transformer, catalog_model
 
 PUBLIC = json.loads((files.ROOT / "tests/model_configs.json").read_text(encoding="utf-8"))
@@ -97,19 +98,6 @@ def test_keys_give_fields(changes, fields):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        *(
-            ({"model_type": kind}, rf"config has model_type {kind} \({feature}\), which is not modelled: give another")
-            for kind, feature in {
-                "llama4": "chunked attention",
-                "deepseek_v32": "sparse attention",
-                "qwen3_next": "linear attention",
-                "kimi_linear": "linear attention",
-                "mamba2": "Mamba layers",
-                "nemotron_h": "layers of a hybrid pattern",
-                "gemma3n": "embeddings of each layer",
-                "t5": "an encoder",
-            }.items()
-        ),
         ({"index_topk": 2048}, r"config has index_topk \(sparse attention\)"),
         ({"attention_chunk_size": 8192}, r"config has attention_chunk_size \(chunked attention\)"),
         ({"block_configs": [{}]}, r"config has block_configs \(layers of different sizes\)"),
@@ -136,6 +124,23 @@ def test_what_cannot_be_said_is_refused_by_name(changes, text):
         Transformer.from_config({**LLAMA, **changes})
 
 
+@pytest.mark.parametrize("row", model_families().values(), ids=lambda row: row.name)
+def test_every_family_and_key_is_read_or_refused(row):
+    if row.effect == "refused":
+        for config in ({"model_type": row.name}, {**LLAMA, row.name: 1}):
+            with pytest.raises(
+                ValueError, match=rf"config has .*{row.name} \({row.note}\), which is not modelled: give"
+            ):
+                Transformer.from_config(config)
+        return
+    config = {**LLAMA, "model_type": row.name, "layer_types": None}
+    for key in row.needed.split():
+        with pytest.raises(ValueError, match=f"config has no {key}: give the whole config.json"):
+            Transformer.from_config(config)
+        config[key] = 2
+    assert row.effect == "family" and Transformer.from_config({**config, "sliding_window": None}).layers == 32
+
+
 def test_what_is_no_file_or_no_config(tmp_path):
     with pytest.raises(
         ValueError, match=r"config is 'nowhere' \(No such file or directory\): give a config.json, or its"
@@ -150,5 +155,5 @@ def test_what_is_no_file_or_no_config(tmp_path):
 
 def test_names_of_a_config_are_told_as_ours():
     for make in (lambda **sizes: Transformer("ours", **sizes), lambda **sizes: catalog_model("GPT-3", **sizes)):
-        with pytest.raises(ValueError, match="num_hidden_layers is layers here: give layers of Transformer"):
+        with pytest.raises(ValueError, match="num_hidden_layers is layers here: give it, or the whole file"):
             make(num_hidden_layers=3)

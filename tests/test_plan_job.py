@@ -57,9 +57,7 @@ def test_what_a_config_does_not_say_is_told():
     assert found.warnings == ("job.config: 1 layer for further tokens (num_nextn_predict_layers) not modelled.",)
     with pytest.raises(ValueError, match=r"job\.config: config has model_type mamba2"):
         case(model=None, config={**CONFIG, "model_type": "mamba2"})
-    with pytest.raises(
-        ValueError, match=r"job.model: num_hidden_layers is layers here: give layers, or the whole config"
-    ):
+    with pytest.raises(ValueError, match=r"job.model: num_hidden_layers is layers here: give it, or the whole file"):
         case(model={"num_hidden_layers": 3})
 
 

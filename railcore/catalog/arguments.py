@@ -106,7 +106,7 @@ def checked(target: T) -> T:
             elif further:
                 options[name] = _reader(name, further.annotation).read(value)
             elif name in (foreign := getattr(target, "foreign_names", {})):
-                raise ValueError(f"{name} is {foreign[name]} here: give {foreign[name]} of {target.__name__}")  # type: ignore[attr-defined]
+                raise ValueError(f"{name} is {foreign[name]}")
             else:
                 raise UnknownName(f"argument of {target.__name__}", name, names)  # type: ignore[attr-defined]
         placed = [reader.read(value) for reader, value in zip(in_order, args, strict=False)]

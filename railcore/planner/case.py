@@ -200,9 +200,9 @@ def area_of(spec: SiteSpec) -> "Area":
 
 def case_of(spec: Spec) -> Case:
     """The case of a spec. Raises ValueError by dotted key for what the models refuse."""
-    run = _launched(spec)
-    model, warnings = _model(spec.job, run)
-    rack = catalog.item("platforms", spec.cluster.platform)
+    rack, given = catalog.item("platforms", spec.cluster.platform), _given_model(spec.job)
+    run = _launched(spec, given, int(rack["gpus"]))
+    model, warnings = _model(spec.job, given, run)
     with _Blamed("cluster and job.precision"):
         machine = catalog_machine(rack.name, spec.job.precision, spec.cluster.hb_domain_size, spec.cluster.nic)
     with _Blamed("job.search"):
@@ -258,19 +258,17 @@ class _Blamed:
             raise ValueError(f"{self.key}: {error}") from None
 
 
-def _launched(spec: Spec) -> MegatronRun | None:
-    """What job.launch starts. Tokens that it does not say are those of job.model, where that is given too."""
-    job, cluster = spec.job, spec.cluster
+def _launched(spec: Spec, given: Transformer | None, rack_gpus: int) -> MegatronRun | None:
+    """What job.launch starts. given: the model beside it, whose tokens are those that the line does not say."""
+    job = spec.job
     if job.launch is None:
         return None
-    gpus = _gpus(spec, int(catalog.item("platforms", cluster.platform)["gpus"]))
-    if gpus is None:
+    if (gpus := _gpus(spec, rack_gpus)) is None:
         raise ValueError("job.launch needs a number of GPUs: give cluster.gpus or cluster.racks")
     if not job.launch.strip():
         raise ValueError("job.launch is empty: give a line such as --tensor-model-parallel-size 8 ..., or leave it out")
-    beside = _given_model(job)
     with _Blamed("job.launch"):
-        return megatron_run(job.launch, gpus, beside.vocabulary if beside else None)
+        return megatron_run(job.launch, gpus, given.vocabulary if given else None)
 
 
 def _gpus(spec: Spec, rack_gpus: int) -> int | None:
@@ -278,9 +276,8 @@ def _gpus(spec: Spec, rack_gpus: int) -> int | None:
     return spec.cluster.gpus or (spec.cluster.racks * rack_gpus if spec.cluster.racks else None)
 
 
-def _model(job: JobSpec, run: MegatronRun | None) -> tuple[Transformer, tuple[str, ...]]:
-    """The model of a job, and what is odd about it. Raises ValueError where a launch line beside it says another."""
-    model = _given_model(job)
+def _model(job: JobSpec, model: Transformer | None, run: MegatronRun | None) -> tuple[Transformer, tuple[str, ...]]:
+    """The model of a job, given or of its launch line, and what is odd. Raises ValueError where both differ."""
     if model is None:
         line = run.model if run else None
         if line is None:
@@ -346,12 +343,9 @@ def _check_same(line: Transformer, model: Transformer, key: str) -> None:
 
 def _own_model(sizes: Mapping[str, Any]) -> Transformer:
     names = [size.name for size in fields(Transformer)]
-    if stray := [name for name in sizes if name not in names]:
-        if here := Transformer.foreign_names.get(stray[0]):
-            raise ValueError(f"{stray[0]} is {here} here: give {here}, or the whole config.json as job.config")
-        raise ValueError(f"{stray[0]} is no size: the nearest are {catalog.nearest_names(stray[0], names)}")
     needed = [size.name for size in fields(Transformer) if size.default is MISSING and size.default_factory is MISSING]
-    if missing := [name for name in needed if name not in ("name", *sizes)]:
+    missing = [name for name in needed if name not in ("name", *sizes)]
+    if missing and {*sizes} <= {*names}:  # a wrong name is told first, by Transformer
         gated = " (3 for a gated feed-forward, SwiGLU, else 2)" if "ffn_matrices" in missing else ""
         raise ValueError(f"{', '.join(missing)} missing: give these sizes too{gated}")
     return Transformer(**{"name": "own model", **sizes})

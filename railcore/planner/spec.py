@@ -4,6 +4,7 @@
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
+from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
@@ -47,6 +48,16 @@ def _quantity(example: str, above_0: bool = False, most: float = math.inf) -> An
     return Annotated[float, BeforeValidator(read), WithJsonSchema({"type": "string", "examples": [example]})]
 
 
+def _quantity_or(remedy: str, text: str, example: str) -> float:
+    """A quantity in SI units. Raises ValueError with the remedy for what is none, and with all meanings of several."""
+    try:
+        return quantity(text, example)
+    except readings.SeveralMeanings:
+        raise
+    except ValueError:
+        raise ValueError(remedy) from None
+
+
 def _number(value: Any) -> Any:
     """A plain number, or a text with one, also in percent."""
     if isinstance(value, bool):
@@ -68,12 +79,8 @@ def _times(unit: str) -> Any:
     def read(value: Any) -> Any:
         if not isinstance(value, str) or value.strip()[-1:].isdigit():
             return _number(value)
-        try:
-            return units.convert(quantity(value, example), unit)
-        except readings.SeveralMeanings:
-            raise
-        except ValueError:
-            raise ValueError(f"give a number of {unit}s, or a text with its unit, such as {example!r}") from None
+        remedy = f"give a number of {unit}s, or a text with its unit, such as {example!r}"
+        return units.convert(_quantity_or(remedy, value, example), unit)
 
     return Annotated[float, BeforeValidator(read), Field(gt=0, allow_inf_nan=False)]
 
@@ -122,12 +129,8 @@ def _tokens(value: Any) -> Any:
     """A number of tokens; a text may leave out their name."""
     if not isinstance(value, str):
         return _number(value)
-    try:
-        return quantity(value if "tokens" in value.lower() else f"{value} tokens", "15T tokens")
-    except readings.SeveralMeanings:
-        raise
-    except ValueError:
-        raise ValueError('give a number such as 15e12, or a text such as "15T"') from None
+    text = value if "tokens" in value.lower() else f"{value} tokens"
+    return _quantity_or('give a number such as 15e12, or a text such as "15T"', text, "15T tokens")
 
 
 def batch_size(text: str) -> tuple[float, str]:
@@ -161,6 +164,11 @@ def _place(value: Any) -> Any:
     return (float(found[1]), float(found[2])) if found and isinstance(value, str) else value
 
 
+def _one_or_more(*words: str) -> Any:
+    """A text as a list of one, but for words that stand alone."""
+    return BeforeValidator(lambda value: [value] if isinstance(value, str) and value not in words else value)
+
+
 def _state(name: str) -> str:
     from railcore.siting.areas import state_names
 
@@ -183,8 +191,7 @@ Platform, Switch, CircuitSwitch, RuntimeName, ModelName = map(
     _named, ("platforms", "switches", "circuit_switches", "runtimes", "models")
 )
 Tokens = Annotated[float, BeforeValidator(_tokens), Field(gt=0, allow_inf_nan=False)]
-OneOrMore = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
-AllOrMore = BeforeValidator(lambda value: [value] if isinstance(value, str) and value != "all" else value)
+OneOrMore, AllOrMore = _one_or_more(), _one_or_more("all")
 Rule, State, Authority = (Annotated[str, AfterValidator(read)] for read in (_rule, _state, _authority))
 PriceName, PowerName = map(_book, ("prices", "powers"))
 Whole = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
@@ -204,7 +211,7 @@ class SpecSection(BaseModel):
     @classmethod
     def _as_typed(cls, value: Any, info: ValidationInfo) -> Any:
         """Numbers of NumPy as Python's, and words as they are listed."""
-        words = _words(cls.model_fields[str(info.field_name)].annotation)
+        words = _words_of(cls, str(info.field_name))
 
         def as_listed(part: Any) -> Any:
             part = part.item() if isinstance(part, np.generic) else part
@@ -426,6 +433,12 @@ def section_at(place: tuple) -> type[SpecSection] | None:
         if part in fields:
             section = section_in(fields[part].annotation)
     return section if isinstance(section, type) and issubclass(section, SpecSection) else None
+
+
+@cache
+def _words_of(section: type[BaseModel], name: str) -> list[str]:
+    """The words of which a key of a section takes one."""
+    return _words(section.model_fields[name].annotation)
 
 
 def _words(annotation: Any) -> list[str]:

@@ -1,15 +1,16 @@
 """Sizes of a model as a config.json of Hugging Face has them, by the fields of `Transformer`.
 
-Names of keys, families (`model_type`) and what a family leaves out of its file: GitHub huggingface/transformers,
-src/transformers/models/*/configuration_*.py, version 5.24.
+Names of keys: GitHub huggingface/transformers, src/transformers/models/*/configuration_*.py, version 5.24. The families
+(`model_type`) are rows of data/model_families.csv.
 """
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from railcore.catalog import near_names, units
+from railcore.catalog import files, near_names, tables, units
 
 # Keys that mean the same, in the order in which they count by field of `Transformer`.
 KEYS: dict[str, tuple[str, ...]] = {
@@ -37,62 +38,40 @@ KEYS: dict[str, tuple[str, ...]] = {
     "window": ("sliding_window",),
     "mtp_layers": ("num_nextn_predict_layers",),
 }
-FIELDS = {key: field for field, keys in KEYS.items() for key in keys if key != field}  # of `Transformer`, by key
-_FAMILIES = frozenset(
-    (
-        "llama mistral ministral3 mixtral qwen2 qwen3 qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 kimi_k2 gpt_oss "
-        "gemma gemma2 gemma3_text chatglm glm glm4 glm4_moe"
-    ).split()
-)
-# Keys of a family where its file leaves them out: those of its class in transformers.
-_QWEN: dict[str, Any] = {"use_sliding_window": False, "max_window_layers": 28}
-_GEMMA: dict[str, Any] = {"tie_word_embeddings": True, "head_dim": 256}
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "mistral": {"sliding_window": 4096},
-    **{"qwen2": _QWEN, "qwen2_moe": _QWEN},
-    **{"qwen3": _QWEN | {"head_dim": 128}, "qwen3_moe": _QWEN | {"head_dim": 128}},
-    "gpt_oss": {
-        **{"attention_bias": True, "mlp_bias": True, "swiglu_limit": 7.0, "head_dim": 64},
-        **{"sliding_window": 128, "sliding_window_pattern": 2},
-    },
-    "gemma": _GEMMA,
-    "gemma2": _GEMMA | {"sliding_window": 4096, "sliding_window_pattern": 2},
-    "gemma3_text": {
-        **_GEMMA,
-        **{"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208},
-        **{"sliding_window": 4096, "sliding_window_pattern": 6, "max_position_embeddings": 131072},
-    },
-}
-# Families and keys with parts that no field of `Transformer` says.
-_NOT_MODELLED = {
-    **dict.fromkeys("llama4 llama4_text attention_chunk_size".split(), "chunked attention"),
-    **dict.fromkeys("deepseek_v32 deepseek_v4 glm_moe_dsa index_topk compress_ratios".split(), "sparse attention"),
-    **dict.fromkeys("minicpm_sala moba_config sparse_attention_config".split(), "sparse attention"),
-    **dict.fromkeys("qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text".split(), "linear attention"),
-    **dict.fromkeys("kimi_linear minimax minimax_m1 minimax_text_01 olmo_hybrid".split(), "linear attention"),
-    **dict.fromkeys("linear_attn_config linear_num_key_heads attn_type_list".split(), "linear attention"),
-    **dict.fromkeys("mamba mamba2 falcon_mamba falcon_h1 jamba zamba zamba2 bamba".split(), "Mamba layers"),
-    **dict.fromkeys("nemotron_h granitemoehybrid lfm2 lfm2_moe plamo2".split(), "layers of a hybrid pattern"),
-    **dict.fromkeys("mamba_d_state ssm_state_size hybrid_override_pattern".split(), "Mamba layers"),
-    **dict.fromkeys("rwkv recurrent_gemma xlstm".split(), "recurrent layers"),
-    **dict.fromkeys("gemma3n gemma3n_text laurel_rank".split(), "embeddings of each layer"),
-    **dict.fromkeys("nemotron-nas block_configs".split(), "layers of different sizes"),
-    **dict.fromkeys("t5 mt5 bart whisper encoder_layers".split(), "an encoder"),
+FOREIGN_NAMES = {  # keys that are no field, and what to give
+    key: f"{field} here: give it, or the whole file (Transformer.from_config, or job.config in a spec)"
+    for field, keys in KEYS.items()
+    for key in keys
+    if key != field
 }
 _NEEDED = ("layers", "hidden", "heads", "vocabulary", "ffn_hidden", "sequence_length")
 _OF_EXPERTS = (
     *("experts", "top_k", "expert_hidden", "shared_hidden", "dense_layers", "expert_layer_interval"),
     *("expert_groups", "token_groups"),
 )
-_DEEPSEEK = ("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "first_k_dense_replace")
-# Keys without which a family of mixtures is taken for another model.
-_NEEDED_OF: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("mixtral", "gpt_oss"), ("num_local_experts", "num_experts_per_tok")),
-    **dict.fromkeys(("qwen2_moe", "qwen3_moe"), ("num_experts", "num_experts_per_tok", "moe_intermediate_size")),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe"), (*_DEEPSEEK, "n_shared_experts")),
-}
 _NEAR = 0.7  # likeness of a family's name to a known one
 _KINDS = ("sliding_attention", "full_attention")
+
+
+class ModelFamily(NamedTuple):
+    """A family of models by its model_type, or a key: a row of data/model_families.csv.
+
+    effect: "family", one that is read, or "refused", which `note` says why.
+    defaults: keys that its file may leave out, with the values of its class in transformers, as JSON.
+    needed: keys without which a mixture would be taken for another model.
+    """
+
+    name: str
+    effect: str
+    defaults: str
+    needed: str
+    note: str
+
+
+@cache
+def model_families() -> dict[str, ModelFamily]:
+    """All rows by name."""
+    return {row["name"]: ModelFamily(**row) for row in tables.read_csv(files.data("model_families.csv"))}
 
 
 def read_config(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +103,7 @@ def config_fields(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict
     fields: dict[str, Any] = {field: value for field in KEYS if (value := _value(text, field)) is not None}
     fields = {**fields, "mtp_layers": 0, **changes}
     missing = [KEYS[field][0] for field in _NEEDED if field not in fields]
-    if missing := missing + [key for key in _NEEDED_OF.get(text["model_type"], ()) if key not in text]:
+    if missing := missing + [key for key in model_families()[text["model_type"]].needed.split() if key not in text]:
         raise ValueError(f"config has no {missing[0]}: give the whole config.json")
     name = str(text.get("_name_or_path") or f"{text['model_type']} of config.json")
     fields |= {
@@ -154,16 +133,18 @@ def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ValueError(f"text_config of config is {part!r}: give the whole config.json")
     kinds = [str(each.get("model_type") or "") for each in (part, config)]
     for name in (*kinds, *part):
-        if name in _NOT_MODELLED and (name in kinds or part[name]):
+        row = model_families().get(name)
+        if row and row.effect == "refused" and (name in kinds or part[name]):
             what = f"model_type {name}" if name in kinds else name
-            raise ValueError(f"config has {what} ({_NOT_MODELLED[name]}), which is not modelled: give another model")
-    if kinds[0] not in _FAMILIES:
-        near = near_names(kinds[0], sorted(_FAMILIES), alike=_NEAR) or sorted(_FAMILIES)
+            raise ValueError(f"config has {what} ({row.note}), which is not modelled: give another model")
+    known = sorted(row.name for row in model_families().values() if row.effect == "family")
+    if kinds[0] not in known:
+        near = near_names(kinds[0], known, alike=_NEAR) or known
         raise ValueError(
             f"model_type of config is {kinds[0]!r}: give one of {units.either(near)}, or the sizes as Transformer(...)"
         )
     around = {key: config[key] for key in KEYS["tied_embeddings"] if key in config}  # beside the part for text
-    return {**_DEFAULTS.get(kinds[0], {}), **around, **part}
+    return {**json.loads(model_families()[kinds[0]].defaults or "{}"), **around, **part}
 
 
 def _value(text: Mapping[str, Any], field: str) -> Any:

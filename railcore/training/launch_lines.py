@@ -96,6 +96,7 @@ def megatron_run(
     options, warnings = read_line(args)
     assumed = list[str]()
     fields = _strategy(options, gpus, warnings, assumed)
+    layers_listed = _add_pipeline(fields, options, warnings)
     missing = tuple(f"--{name}" for name in _NEEDED if name not in options)
     model = None if missing else _model(options, vocabulary, assumed)
     if assumed:
@@ -107,8 +108,7 @@ def megatron_run(
         in_part = any(name in options for name in (*_NEEDED, *_SIZES))
         text = f"no model: {', '.join(missing)} missing"
         return MegatronRun(strategy, None, batch, (*strategy.warnings, text), missing if in_part else ())
-    listed = bool(_device_layers(options, strategy.pipeline))
-    odd = strategy.check(model, batch, layers_listed=listed)
+    odd = strategy.check(model, batch, layers_listed=layers_listed)
     return MegatronRun(strategy, model, batch, strategy.warnings + odd)
 
 
@@ -151,8 +151,6 @@ def _strategy(options: dict[str, Any], gpus: int | None, warnings: list[str], as
         "data": max(world // replica, 1),
         "expert": expert,
         "whole_experts": whole,
-        "interleave": _interleave(options, pipeline),
-        "ends_as_layers": _ends_as_layers(options, pipeline, warnings),
         "micro_batch": options.get("micro-batch-size", 1),
         "recompute": _recompute(options),
         "sequence_parallel": sliced and tensor > 1,
@@ -199,7 +197,17 @@ def _whole_experts(options: dict[str, Any], tensor: int) -> bool:
     return bool(slices < tensor)
 
 
-def _interleave(options: dict[str, Any], pipeline: int) -> int:
+def _add_pipeline(fields: dict[str, Any], options: dict[str, Any], warnings: list[str]) -> bool:
+    """Add the fields of a pipeline's chunks and ends. Gives whether the line lists the layers of its ranks."""
+    pipeline = fields["pipeline"]
+    stages = _layout_stages(options, pipeline)
+    counts = _device_layers(options, pipeline, stages)
+    fields["interleave"] = _interleave(options, pipeline, stages)
+    fields["ends_as_layers"] = _ends_as_layers(options, counts, warnings)
+    return bool(counts)
+
+
+def _interleave(options: dict[str, Any], pipeline: int, stages: list[str]) -> int:
     """Model chunks of a stage, which three arguments and the layout say."""
     given = [name for name in _CHUNKS if name in options]
     if len(given) > 1:
@@ -207,7 +215,7 @@ def _interleave(options: dict[str, Any], pipeline: int) -> int:
     if not given:
         return 1
     if given[0] == "pipeline-model-parallel-layout":
-        return len(_layout_stages(options, pipeline)) // pipeline
+        return len(stages) // pipeline
     if pipeline == 1:
         raise ValueError("virtual pipeline stages are given with --pipeline-model-parallel-size 1: give 2 or more")
     if given[0] != "num-layers-per-virtual-pipeline-stage":
@@ -226,9 +234,11 @@ def _interleave(options: dict[str, Any], pipeline: int) -> int:
 def _layout_stages(options: dict[str, Any], pipeline: int) -> list[str]:
     """Stages of --pipeline-model-parallel-layout, of letters: E embedding, t layer, m predicting layer, L loss.
 
-    Raises ValueError for a layout that is none, or that does not fit the other arguments.
+    Without a layout there are none. Raises ValueError for one that cannot be read or does not fit the other arguments.
     """
     name = "pipeline-model-parallel-layout"
+    if name not in options:
+        return []
     given = text = options[name].replace(",", "")
     for part in (r"\(([EtmL|]+)\)\*(\d+)", r"([EtmL|])\*(\d+)"):  # what is in brackets first
         while found := re.search(part, text):
@@ -247,10 +257,9 @@ def _layout_stages(options: dict[str, Any], pipeline: int) -> list[str]:
     return stages
 
 
-def _device_layers(options: dict[str, Any], pipeline: int) -> list[int]:
-    """Layers of each pipeline rank where the line lists them, by a layout or the numbers of the ends; else none."""
-    if "pipeline-model-parallel-layout" in options:
-        stages = _layout_stages(options, pipeline)
+def _device_layers(options: dict[str, Any], pipeline: int, stages: list[str]) -> list[int]:
+    """Layers of each pipeline rank where the line lists them, in stages of a layout or at the ends; else none."""
+    if stages:
         return [sum(stage.count("t") for stage in stages[rank::pipeline]) for rank in range(pipeline)]
     ends = [options.get(f"decoder-{end}-pipeline-num-layers") for end in ("first", "last")]
     layers, given = options.get("num-layers", 0), [count for count in ends if count]
@@ -266,17 +275,18 @@ def _device_layers(options: dict[str, Any], pipeline: int) -> list[int]:
     return [*([ends[0]] if ends[0] else []), *middle, *([ends[1]] if ends[1] else [])]
 
 
-def _ends_as_layers(options: dict[str, Any], pipeline: int, warnings: list[str]) -> bool:
+def _ends_as_layers(options: dict[str, Any], counts: list[int], warnings: list[str]) -> bool:
     """Whether embedding and loss take the place of a layer each; a text is added where stages are modelled otherwise.
 
-    Listed layers are taken for the nearer of both: even stages, or ends with a layer less than the others.
+    Listed layers, `counts` of each rank, are taken for the nearer of both: even stages, or ends with a layer less than
+    the others.
     """
     if given := [name for name in _ENDS if name in options]:
         if given != [*_ENDS]:
             warnings.append(f"--{given[0]} is not used without the other end's")
         return given == [*_ENDS]
-    counts = _device_layers(options, pipeline)
-    if not counts or pipeline == 1:
+    pipeline = len(counts)
+    if pipeline < 2:
         return False
     said, modelled = (max(counts), counts[0], counts[-1]), dict[bool, tuple[int, int, int]]()
     for ends in (False, True):

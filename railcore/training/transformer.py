@@ -119,7 +119,7 @@ class Transformer:
     clamped: bool = False
     mtp_layers: NonNegativeInt = 0
     made_by = "Transformer(...), or the name of a model in the catalog"
-    foreign_names = hugging_face.FIELDS
+    foreign_names = hugging_face.FOREIGN_NAMES
 
     def __post_init__(self) -> None:
         if not given(self, "head_dim"):
