@@ -34,6 +34,7 @@ import mechanism_effects
 import photonic_runs
 import plan_checks
 import plan_draws
+import product_laws
 import sweep_winners
 import transport_runs
 
@@ -47,6 +48,7 @@ TABLES: dict[str, ModuleType] = {
     "photonic_runs": photonic_runs,
     "plan_checks": plan_checks,
     "plan_draws": plan_draws,
+    "product_laws": product_laws,
     "sweep_winners": sweep_winners,
     "transport_runs": transport_runs,
 }

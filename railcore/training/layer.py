@@ -119,7 +119,9 @@ def layer_passes(rank: Rank, machine: Machine) -> LayerPasses:
 def _layer_passes(rank: Rank, machine: Machine, links: LayerLinks, products: Products) -> LayerPasses:
     heads = rank.micro_batch * rank.model.heads / rank.tensor
     scores = Passes(*attention_times(rank.model, machine, rank.runtime, heads, rank.queries))
-    work = {"linear": products.passes, "attention": scores, "elementwise": elementwise_times(rank, machine)}
+    kernels = elementwise_times(rank, machine)
+    products = products.beside(machine, scores.plus(kernels))
+    work = {"linear": products.passes, "attention": scores, "elementwise": kernels}
     traffic = {
         "tensor": tensor_traffic(rank, machine, links, products),
         "context": context_traffic(rank, machine, links, scores),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from railcore.training.machine import Machine
-from railcore.training.products import product_passes
+from railcore.training.products import at_spare_power, expert_way, product_passes
 from railcore.training.rank import Rank
 from railcore.training.recompute import ordered_bytes
 from railcore.training.runtime import Runtime
@@ -41,6 +41,14 @@ class Products(NamedTuple):
     inputs: Any
     weights: Any
 
+    def beside(self, machine: Machine, other: Passes) -> "Products":
+        """The same between other kernels, of so many seconds by pass: they leave power (`at_spare_power`)."""
+        gain, spare = machine.linear_clock_gain, machine.rates.spare_power
+        forward = at_spare_power(self.forward, gain, spare * other.forward)
+        backward = self.inputs + self.weights
+        left = at_spare_power(backward, gain, spare * other.backward) / backward
+        return Products(forward, self.inputs * left, self.weights * left)
+
     @property
     def passes(self) -> Passes:
         """By pass."""
@@ -51,25 +59,29 @@ def linear_times(rank: Rank, machine: Machine) -> Products:
     """Times of the products with weights.
 
     Each has rows x columns of the result, and an inner side. Attention: u x its matrices. Feed-forward: u x (m - 1) f /
-    t, inner h, and u x h, inner f / t; shared experts likewise. A rank has E / e routed experts, one after the other,
-    of u q e / E tokens each, q = `copies`; a whole expert has its full width, and 1 / t of the tokens. The product
-    itself adds the gradients of weights over micro-batches, except in eager software.
+    t, inner h, and u x h, inner f / t; shared experts likewise. A rank has E / e routed experts, of u q e / E tokens
+    each, q = `copies`; a whole expert has its full width, and 1 / t of the tokens. The product itself adds the gradients
+    of weights over micro-batches, except in eager software.
     """
     model, u, t = rank.model, rank.tokens, rank.tensor
 
     def feed_forward(width: Any) -> list[tuple[Any, Any]]:
         return [((model.ffn_matrices - 1) * width, model.hidden), (model.hidden, width)]
 
-    shapes: list[tuple[Any, ...]] = [(1.0, u, *sides) for sides in model.attention_matrices(t)]
+    runtime, single = rank.runtime, {"batch": 1}
+    shapes: list[tuple[Any, ...]] = [(1.0, u, *sides, single) for sides in model.attention_matrices(t)]
     if model.mixture_share < 1:
-        shapes += [(1 - rank.mixtures, u, *sides) for sides in feed_forward(model.ffn_hidden / t)]
+        shapes += [(1 - rank.mixtures, u, *sides, single) for sides in feed_forward(model.ffn_hidden / t)]
     if model.experts:
-        width, count = model.expert_hidden / rank.expert_ranks, rank.mixtures * rank.experts
-        shapes += [(count, rank.expert_tokens, *sides) for sides in feed_forward(width)]
+        width, way = model.expert_hidden / rank.expert_ranks, expert_way(runtime.expert_products, rank.experts)
+        shapes += [(rank.mixtures, rank.expert_tokens, *sides, way) for sides in feed_forward(width)]
         if model.shared_hidden:
-            shapes += [(rank.mixtures, u, *sides) for sides in feed_forward(model.shared_hidden / t)]
-    moved, form = rank.runtime.gradient_result_bytes, rank.runtime.linear_format(machine)
-    times = [[share * time for time in product_passes(machine, m, n, k, 1, form, moved)] for share, m, n, k in shapes]
+            shapes += [(rank.mixtures, u, *sides, single) for sides in feed_forward(model.shared_hidden / t)]
+    form, moved = runtime.linear_format(machine), runtime.gradient_result_bytes
+    times = [
+        [share * time for time in product_passes(machine, m, n, k, form=form, gradient_bytes=moved, **way)]
+        for share, m, n, k, way in shapes
+    ]
     return Products(*(sum(kind) for kind in zip(*times, strict=True)))
 
 
@@ -220,7 +232,9 @@ class HostOperators(NamedTuple):
     backward_kernels: Any
 
 
-def host_operators(experts: Any, cast_kernels: int = 0, bias: bool = False, graphed: bool = False) -> HostOperators:
+def host_operators(
+    experts: Any, cast_kernels: int = 0, bias: bool = False, graphed: bool = False, grouped: bool = False
+) -> HostOperators:
     """What a host starts for a mixture layer, without attention and norms, as Megatron-Core launches it.
 
     Common to all experts are 28 operators forward: router in fp32 and its losses 6; counts of tokens, their exchange
@@ -240,6 +254,8 @@ def host_operators(experts: Any, cast_kernels: int = 0, bias: bool = False, grap
         Whether experts have biases.
     graphed
         Router, counts and their preprocessing are in a CUDA graph, of which only the start counts.
+    grouped
+        Whether one kernel has the products of all experts.
 
     Returns
     -------
@@ -257,8 +273,11 @@ def host_operators(experts: Any, cast_kernels: int = 0, bias: bool = False, grap
         count - graphed * (inside - 1) + per_expert
         for count, inside in zip(_COMMON_OPERATORS, _GRAPHED_OPERATORS, strict=True)
     )
+    products = np.ones_like(n) if grouped else n
     casts = n * _EXPERT_LAYERS * cast_kernels
-    return HostOperators(forward, backward, n * _EXPERT_LAYERS + casts, n * 3 * _EXPERT_LAYERS + casts)
+    return HostOperators(
+        forward, backward, products * _EXPERT_LAYERS + casts, (2 * products + n) * _EXPERT_LAYERS + casts
+    )
 
 
 def host_waits(rank: Rank, machine: Machine, gpu: Passes) -> Passes:
@@ -292,7 +311,7 @@ def host_waits(rank: Rank, machine: Machine, gpu: Passes) -> Passes:
     if not (runtime.eager or waits_for_counts):
         return Passes(0 * gpu.forward, 0 * gpu.backward)
     casts = runtime.linear_format(machine).cast_kernels
-    mixture = host_operators(rank.experts, casts, model.biases, parts)
+    mixture = host_operators(rank.experts, casts, model.biases, parts, runtime.expert_products == "grouped")
     forward, backward = (1, 1) if parts else (host.forward_operators, host.backward_operators)
     serial = host.dropless_serial_share if waits_for_counts else 0.0
 

@@ -25,7 +25,14 @@ from railcore.training.machine_parts import (
     GpuRates,
     HostWork,
 )
-from railcore.training.machine_rows import cast_share_row, product_share_row, reserved_memory, shared_memory
+from railcore.training.machine_rows import (
+    cast_share_row,
+    epilogue_rate,
+    full_clock_row,
+    product_share_row,
+    reserved_memory,
+    shared_memory,
+)
 from railcore.training.rank_order import GroupLevels
 
 PRECISIONS = tuple(FORMATS)
@@ -135,6 +142,16 @@ class Machine:
     def bf16_flops(self) -> float:
         """Rate of a large matrix product in bf16 [FLOP/s]."""
         return self.rates.bf16_rate * self.rates.bf16_fraction
+
+    @property
+    def linear_clock_gain(self) -> float:
+        """Rate of the linear layers' products at full clock, over that without a pause."""
+        return max(self.rates.linear_full_clock / self.rates.linear_fraction, 1.0)
+
+    @property
+    def bf16_clock_gain(self) -> float:
+        """The same of products in bf16."""
+        return max(self.rates.bf16_full_clock / self.rates.bf16_fraction, 1.0)
 
     def attention_share(
         self, kernel: str, tokens: ArrayLike, query_dim: float = 128, value_dim: float = 128
@@ -410,6 +427,10 @@ def catalog_machine(
         "bf16_rate": gpu["bf16_dense_rate"],
         "linear_fraction": share[product_share_row(share, precision)],
         "bf16_fraction": share[product_share_row(share, "bf16")],
+        "linear_full_clock": share[full_clock_row(share, precision)],
+        "bf16_full_clock": share[full_clock_row(share, "bf16")],
+        "linear_epilogue_rate": epilogue_rate(share, precision),
+        "bf16_epilogue_rate": epilogue_rate(share, "bf16"),
         "processors": int(share["processors"]),
         "memory_bytes": shared_memory(gpu),
         "memory_Bps": gpu["memory_bandwidth"],
@@ -423,6 +444,9 @@ def catalog_machine(
         "dropless_serial_share": common["dropless_serial_share"],
         "exchange_hidden_share": common["exchange_hidden_share"],
         "rank_spread": common["rank_spread"],
+        "spare_power": common["spare_power"],
+        "grouped_start_s": common["grouped_start"],
+        "grouped_epilogue_share": common["grouped_epilogue_share"],
         "collective_processors": int(common["collective_processors"]),
         "hb_domain_size": int(box["gpus"]),
         "hb_Bps": box["hb_bandwidth"],
@@ -451,6 +475,7 @@ def catalog_machine(
         "attention_ramp": common["attention_ramp"],
         "window_keys": 2 * _WINDOW * (small / share.get("attention_fraction_window", small) - 1),
         "unaligned_share": share.get("unaligned_share", 1.0),
+        "whole_waves": bool(share.get("whole_waves", 0.0)),
         "overlap_slowdown": share.get("overlap_slowdown", 1.0),
         "memory_contention": bool(share.get("memory_contention", 0.0)),
     }

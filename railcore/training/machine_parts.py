@@ -22,6 +22,8 @@ from railcore.catalog.arguments import (
 from railcore.network.topology.failed_part import FailedPart
 from railcore.training.group_shares import Fabric
 
+PositiveRate = Annotated[float, Range(0, infinite=True, above_0=True)]  # 1/s; infinity: takes no time
+
 ATTENTION_TOKENS = 4096  # of the sequences on which rates of attention are given
 
 
@@ -31,9 +33,17 @@ class GpuRates:
     """What a GPU computes: dense peaks, and the shares of them that kernels reach.
 
     linear_rate, bf16_rate: dense peak in the precision of the linear layers, and in bf16 [FLOP/s].
-    linear_fraction, bf16_fraction: share of it that large matrix products sustain, see `product_share_row`.
+    linear_fraction, bf16_fraction: share of it that large matrix products sustain one after the other, at the GPU's
+        limit of power, see `product_share_row`.
+    linear_full_clock, bf16_full_clock: the same at full clock, where pauses leave power; not below the sustained ones.
+    linear_epilogue_rate, bf16_epilogue_rate: results that the ends of a product's tiles write, beside which nothing
+        else runs on the processor [1/s].
     attention_fraction: share of bf16_rate that the best fused attention reaches, on ATTENTION_TOKENS tokens.
     processors: over which the tiles of a product are spread.
+    spare_power: share of the time of other kernels by which their spare power shortens the products beside them.
+    whole_waves: whether libraries run whole waves of tiles over all processors; else they split what is left.
+    grouped_start_s: of a kernel with the products of all experts [s].
+    grouped_epilogue_share: of the epilogue rate that it reaches.
     rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest is waited for.
     unaligned_share: factor on the rate of products whose weights have a side that 64 does not divide.
     attention_ramp: tokens of a sequence at which attention has half of its rate for long ones.
@@ -46,9 +56,17 @@ class GpuRates:
     bf16_rate: PositiveFlopRate
     linear_fraction: PositiveShare
     bf16_fraction: PositiveShare
+    linear_full_clock: PositiveShare
+    bf16_full_clock: PositiveShare
+    linear_epilogue_rate: PositiveRate
+    bf16_epilogue_rate: PositiveRate
     attention_fraction: PositiveShare
     processors: Count
     rank_spread: Share
+    spare_power: Share = 0.0
+    whole_waves: bool = False
+    grouped_start_s: Seconds = 0.0
+    grouped_epilogue_share: PositiveShare = 1.0
     unaligned_share: PositiveShare = 1.0
     attention_ramp: NonNegative = 0.0
     attention_kernels: tuple[tuple[str, float], ...] = ()

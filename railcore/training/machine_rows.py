@@ -1,6 +1,8 @@
 """Which rows of the catalog a machine's shares and memory are read from."""
 
-from collections.abc import Container
+import math
+from collections.abc import Container, Mapping
+from typing import Any
 
 from railcore import catalog
 from railcore.training.formats import FORMATS
@@ -15,8 +17,24 @@ def product_share_row(shares: Container[str], precision: str) -> str:
     large products one after the other, and not matmul_fraction, the best of any shape. Where a GPU has no sustained
     row, it is matmul_fraction; where it has none in MXFP8 or NVFP4, that of FP8.
     """
+    return _first_row(shares, precision, "matmul_sustained", "matmul_fraction")
+
+
+def full_clock_row(shares: Container[str], precision: str) -> str:
+    """The row with the share of the dense peak that products reach at full clock; else that which they sustain."""
+    row = _first_row(shares, precision, "matmul_full_clock")
+    return row if row in shares else product_share_row(shares, precision)
+
+
+def epilogue_rate(shares: Mapping[str, Any], precision: str) -> float:
+    """Results that the ends of a product's tiles write [1/s]; infinite where a GPU has no row."""
+    return float(shares.get(_first_row(shares, precision, "epilogue_rate"), math.inf))
+
+
+def _first_row(shares: Container[str], precision: str, *kinds: str) -> str:
+    """The first row of these kinds that is there, in a precision or else in FP8; the last where none is."""
     formats = ("bf16",) if precision == "bf16" else (precision, "fp8")
-    names = [f"matmul_{kind}_{name}" for name in formats for kind in ("sustained", "fraction")]
+    names = [f"{kind}_{name}" for name in formats for kind in kinds]
     return next((name for name in names if name in shares), names[-1])
 
 

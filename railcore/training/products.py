@@ -1,4 +1,4 @@
-"""Time of matrix products on a GPU: whole waves of tiles at the rate that products reach, and operands through HBM."""
+"""Time of matrix products on a GPU: the processors' work at the rate that products reach, or operands through HBM."""
 
 from typing import Any
 
@@ -7,9 +7,11 @@ import numpy as np
 from railcore.training.formats import BF16, ELEMENT_BYTES, LinearFormat
 from railcore.training.machine import Machine
 
-_TILE = (256, 128)  # rows and columns of the largest common tile of a matrix product
+# Rows and columns of the tiles that libraries choose from where they cannot split a wave, and the share of the rate
+# that each reaches: smaller tiles read their operands more often.
+_TILES = ((256, 128, 1.0), (128, 128, 0.87), (256, 64, 0.87), (128, 64, 0.74))
+_STREAMS = 4  # of Transformer Engine's grouped products (GitHub NVIDIA/TransformerEngine, common/util/multi_stream.cpp)
 _ALIGNED = 64  # elements of 2 bytes that a side should be a multiple of (NVIDIA, Matrix Multiplication Background)
-_TILE_STEP = 64  # a side shorter than the tile's takes the next multiple of this
 
 
 def product_time(
@@ -22,15 +24,18 @@ def product_time(
     weights: bool = True,
     result_bytes: float = ELEMENT_BYTES,
     share: Any = 1.0,
+    starts: Any = 1.0,
+    grouped: Any = False,
 ) -> np.ndarray:
-    """Time of `batch` matrix products of m x k by k x n: 2 W P A k / R + bytes / B_HBM + kernel start.
+    """Time of `batch` matrix products of m x k by k x n, one kernel after the other without a pause.
 
-    - W: waves of tiles over the P processors, rounded up to whole ones.
-    - A: elements of a tile, _TILE or _TILE turned, whichever covers the result with fewer elements. A side of the
-      result that is shorter than the tile's takes the next multiple of _TILE_STEP.
-    - R: the machine's rate.
+        max(2 A k / R + A / E, bytes / B_HBM) + casts + starts of kernels
 
-    Operands and result pass HBM once.
+    - A: elements of the results, m n each. On a GPU whose libraries run whole waves of tiles it is those of the waves.
+    - R: the machine's rate: what the GPU sustains at its limit of power (`at_spare_power` has it with pauses).
+    - E: results that the ends of tiles write a second; nothing else runs on the processor then.
+
+    Operands and results pass HBM once, while the processors work.
 
     Parameters
     ----------
@@ -47,32 +52,78 @@ def product_time(
         Moved for each element of the result: 2 to write it, twice its size where it is added to what is there.
     share
         Of the machine's rate that the product reaches.
+    starts
+        Kernels that start one after the other for the whole batch.
+    grouped
+        Whether the kernel takes sizes that differ from product to product, as those of experts do: it starts later and
+        ends tiles more slowly.
 
     Returns
     -------
     Seconds.
     """
-    tiles, area = _tiles(m, n)
-    waves = np.ceil(tiles * batch / machine.rates.processors)
-    rate = machine.bf16_flops if form is BF16 else machine.linear_flops
+    rates = machine.rates
+    narrow = form is not BF16
+    rate = machine.linear_flops if narrow else machine.bf16_flops
+    written = rates.linear_epilogue_rate if narrow else rates.bf16_epilogue_rate
+    written = written * np.where(grouped, rates.grouped_epilogue_share, 1.0)
+    results = batch * (_whole_waves(m, n, batch, rates.processors) if rates.whole_waves else m * n)
     moved = batch * ((m * k + k * n) * form.element_bytes + m * n * result_bytes) / machine.hbm_Bps
     cast = batch * form.cast_bytes / 2 * (m * k + (0 if weights else k * n)) / machine.cast_Bps
-    starts = (1 + form.scale_kernels) * machine.host.kernel_s
-    return waves * machine.rates.processors * area * 2 * k / (rate * share) + moved + cast + starts
+    start = np.where(grouped, rates.grouped_start_s, machine.host.kernel_s)
+    work = results * (2 * k / (rate * share) + 1 / written)
+    return np.maximum(work, moved) + cast + starts * (start + form.scale_kernels * machine.host.kernel_s)
 
 
-def _tiles(m: Any, n: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Tiles of an m x n result and elements of a tile, of the two ways to lay it the one that needs fewer elements."""
-    (upright, upright_area), (turned, turned_area) = (_tiling(m, n, *sides) for sides in (_TILE, _TILE[::-1]))
-    less = turned * turned_area < upright * upright_area
-    return np.where(less, turned, upright), np.where(less, turned_area, upright_area)
+def expert_way(expert_products: str, experts: Any) -> dict[str, Any]:
+    """How the products of so many experts start, as arguments of `product_passes`.
+
+    expert_products: of the runtime, one of its EXPERT_PRODUCTS. A single expert is a product as any other.
+    """
+    if expert_products == "grouped":
+        return {"batch": experts, "grouped": np.asarray(experts) > 1}
+    streams = _STREAMS if expert_products == "streams" else 1
+    return {"batch": experts, "starts": experts / streams}
 
 
-def _tiling(m: Any, n: Any, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tiles of at most rows x columns on an m x n result, and elements of one."""
-    a = np.minimum(rows, np.ceil(np.asarray(m) / _TILE_STEP) * _TILE_STEP)
-    b = np.minimum(columns, np.ceil(np.asarray(n) / _TILE_STEP) * _TILE_STEP)
-    return np.ceil(m / a) * np.ceil(n / b), a * b
+def _whole_waves(m: Any, n: Any, batch: Any, processors: int) -> Any:
+    """Elements of an m x n result that processors work on in whole waves of tiles, of the tiles that need fewest.
+
+    m n W P / tiles of each of _TILES and its turned form, W waves of P processors, over the share of its rate.
+    """
+    m, n = np.asarray(m, float), np.asarray(n, float)
+
+    def elements(rows: int, columns: int, share: float) -> Any:
+        tiles = np.ceil(m / rows) * np.ceil(n / columns) * batch
+        return np.ceil(tiles / processors) * processors * rows * columns / (batch * share)
+
+    least = elements(*_TILES[0])
+    for rows, columns, share in _TILES:
+        least = np.minimum(least, np.minimum(elements(rows, columns, share), elements(columns, rows, share)))
+    return least
+
+
+def at_spare_power(time_s: Any, gain: Any, spare_s: Any) -> np.ndarray:
+    """Time of products that other work interrupts: max(T / g, T - s).
+
+    A GPU that multiplies without a pause is at its limit of power, and lowers its clock. What other kernels leave of
+    that limit the products take back, up to the full clock: the same product reaches 621 to 715 TFLOP/s on H100
+    without a pause, and 716 to 803 between copies in memory (data/measured/gpu_parts.csv).
+
+    Parameters
+    ----------
+    time_s
+        T, without a pause [s].
+    gain
+        g, the rate at full clock over that without a pause.
+    spare_s
+        s, by which the spare power shortens them [s]: of other kernels their time times the machine's `spare_power`.
+
+    Returns
+    -------
+    Seconds.
+    """
+    return np.maximum(np.asarray(time_s) / gain, np.asarray(time_s) - spare_s)
 
 
 def product_passes(
@@ -84,6 +135,8 @@ def product_passes(
     form: LinearFormat = BF16,
     gradient_bytes: int = ELEMENT_BYTES,
     aligned: bool = False,
+    starts: Any = 1.0,
+    grouped: Any = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Times of a product forward, of its input's gradient, and of its weights' gradient.
 
@@ -95,6 +148,8 @@ def product_passes(
         Moved for each element of the weights' gradient.
     aligned
         Whether sides are taken as aligned: those of keys and values, and of a vocabulary, which software pads.
+    starts, grouped
+        As for `product_time`.
 
     Returns
     -------
@@ -103,5 +158,6 @@ def product_passes(
     """
     odd = (np.asarray(n) % _ALIGNED != 0) | (np.asarray(k) % _ALIGNED != 0)
     share = np.where(odd & (not aligned), machine.rates.unaligned_share, 1.0)
-    forward, inputs = (product_time(machine, m, a, b, batch, form, share=share) for a, b in ((n, k), (k, n)))
-    return forward, inputs, product_time(machine, k, n, m, batch, form, False, gradient_bytes, share)
+    ways: dict[str, Any] = {"batch": batch, "form": form, "share": share, "starts": starts, "grouped": grouped}
+    forward, inputs = (product_time(machine, m, *sides, **ways) for sides in ((n, k), (k, n)))
+    return forward, inputs, product_time(machine, k, n, m, **ways, weights=False, result_bytes=gradient_bytes)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.training.machine import Machine
-from railcore.training.products import product_passes
+from railcore.training.products import expert_way, product_passes
 from railcore.training.rank import Rank
 from railcore.training.transformer_memory import EVERY_OPERATOR
 
@@ -42,15 +42,15 @@ def recomputed_compute(rank: Rank, machine: Machine) -> Any:
     def kernel(bytes_of_token: Any, kernels: Any = 1) -> Any:
         return u * bytes_of_token / machine.hbm_Bps + kernels * machine.host.kernel_s
 
-    def product(rows: Any, columns: Any, side: Any) -> Any:
-        return product_passes(machine, rows, columns, side, form=form)[0]
+    def product(rows: Any, columns: Any, side: Any, **way: Any) -> Any:
+        return product_passes(machine, rows, columns, side, form=form, **way)[0]
 
     def activation(width: Any) -> Any:
         return kernel(2 * model.ffn_matrices * width / t)
 
-    def feed_forward(rows: Any, width: Any, ranks: Any) -> Any:
+    def feed_forward(rows: Any, width: Any, ranks: Any, **way: Any) -> Any:
         h, slim = model.hidden, width / ranks
-        return product(rows, (model.ffn_matrices - 1) * slim, h) + product(rows, h, slim)
+        return product(rows, (model.ffn_matrices - 1) * slim, h, **way) + product(rows, h, slim, **way)
 
     seconds = 0 * u
     if EVERY_OPERATOR in modules:
@@ -72,7 +72,8 @@ def recomputed_compute(rank: Rank, machine: Machine) -> Any:
         clamped = kernel(16 * model.clamped * model.expert_hidden * rank.copies / t, model.clamped)
         seconds = seconds + mixtures * (activation(model.expert_hidden * rank.copies) + clamped)
     if model.experts and "moe" in modules:
-        routed = rank.experts * feed_forward(rank.expert_tokens, model.expert_hidden, rank.expert_ranks)
+        way = expert_way(rank.runtime.expert_products, rank.experts)
+        routed = feed_forward(rank.expert_tokens, model.expert_hidden, rank.expert_ranks, **way)
         seconds = seconds + mixtures * (routed + kernel(ordered_bytes(rank) / t))
     if model.shared_hidden and {"moe", "shared_experts"} & modules:
         shared = feed_forward(u, model.shared_hidden, t) + activation(model.shared_hidden)

@@ -25,6 +25,7 @@ from railcore.training.transformer_memory import EVERY_OPERATOR, RECOMPUTE_MODUL
 
 _CURRENT_KERNELS = 3  # for the largest element, its scale, and the cast
 GRAPHS = ("none", "parts", "whole")
+EXPERT_PRODUCTS = ("loop", "streams", "grouped")
 FP8_SCALINGS = ("delayed", "current")
 PIPELINE_SCHEDULES = ("1f1b", "dualpipe")
 OFFLOADS = ("none", "optimizer", "activations", "weights")
@@ -61,6 +62,8 @@ class Runtime:
         none (dropless).
     graphs: CUDA graphs, one of GRAPHS: of the "whole" layer, so that the GPU never waits for the host; of "parts", all
         but the routed experts; or "none".
+    expert_products: how the products of experts are started, one of EXPERT_PRODUCTS: one after the other ("loop"),
+        over a few streams at once ("streams", Transformer Engine), or all in one kernel ("grouped").
     attention: the kernel: one of ATTENTION_KERNELS, "best", or "unfused", which stores the scores.
     dropout: after attention and feed-forward.
     fp8_scaling: of a tensor in fp8, by its largest element so far ("delayed"), or by its own, which is read first
@@ -103,6 +106,7 @@ class Runtime:
     dispatch_bytes: NonNegativeInt = ELEMENT_BYTES
     capacity: NonNegative = 0.0
     graphs: str = "whole"
+    expert_products: str = "grouped"
     attention: str = "best"
     dropout: bool = False
     fp8_scaling: str = "delayed"
@@ -117,6 +121,7 @@ class Runtime:
         checks.one_of("attention", self.attention, ("best", "unfused", *ATTENTION_KERNELS))
         checks.one_of("dispatcher", self.dispatcher, DISPATCHERS)
         checks.one_of("graphs", self.graphs, GRAPHS)
+        checks.one_of("expert_products", self.expert_products, EXPERT_PRODUCTS)
         checks.one_of("fp8_scaling", self.fp8_scaling, FP8_SCALINGS)
         for name in ("gradient_bytes", "accumulation_bytes"):
             checks.one_of(name, getattr(self, name), (2, 4))
