@@ -29,11 +29,12 @@ def product_time(
 ) -> np.ndarray:
     """Time of `batch` matrix products of m x k by k x n, one kernel after the other without a pause.
 
-        max(2 A k / R + A / E, bytes / B_HBM) + casts + starts of kernels
+        max(2 A k / R + A r / (2 E), bytes / B_HBM) + casts + starts of kernels
 
     - A: elements of the results, m n each. On a GPU whose libraries run whole waves of tiles it is those of the waves.
     - R: the machine's rate: what the GPU sustains at its limit of power (`at_spare_power` has it with pauses).
-    - E: results that the ends of tiles write a second; nothing else runs on the processor then.
+    - E: results of 2 bytes that the ends of tiles write a second; nothing else runs on the processor then. It takes
+      as many times longer as a result moves more than 2 bytes, r.
 
     Operands and results pass HBM once, while the processors work.
 
@@ -71,7 +72,7 @@ def product_time(
     moved = batch * ((m * k + k * n) * form.element_bytes + m * n * result_bytes) / machine.hbm_Bps
     cast = batch * form.cast_bytes / 2 * (m * k + (0 if weights else k * n)) / machine.cast_Bps
     start = np.where(grouped, rates.grouped_start_s, machine.host.kernel_s)
-    work = results * (2 * k / (rate * share) + 1 / written)
+    work = results * (2 * k / (rate * share) + result_bytes / (ELEMENT_BYTES * written))
     return np.maximum(work, moved) + cast + starts * (start + form.scale_kernels * machine.host.kernel_s)
 
 
