@@ -12,7 +12,7 @@ import numpy as np
 from railcore.training.collectives import doublings
 from railcore.training.machine_parts import DomainCollectives
 
-BULK_STEP = 3.4 / 1.9  # latency of a step with protocol Simple over LL128: NVIDIA/nccl, src/graph/tuning.cc
+_BULK_STEP = 3.4 / 1.9  # latency of a step with protocol Simple over LL128: NVIDIA/nccl, src/graph/tuning.cc
 _TREE_SHARE = 0.92  # bandwidth of a tree over that of rings, from there too
 _HOST_GPUS = 8  # a tree is a chain through so many GPUs, and then goes by twos
 
@@ -32,7 +32,7 @@ def domain_ring_s(
     what a rank's own part takes in its memory, over a step of the links:
 
     - c + k s + w D / (a B), with LL or LL128;
-    - c + b + BULK_STEP k s + w D / B, with Simple;
+    - c + b + 1.8 k s + w D / B, with Simple;
     - m + (n + p - 1) / n D / (u B), where switches multicast and reduce (NVLink SHARP): D / n of the other pass too.
 
     An AllReduce of more ranks than a host has may take a tree, of fewer steps.
@@ -70,10 +70,10 @@ def domain_ring_s(
     bulk_call_s, started = call_s + domain.bulk_latency_s, several * np.asarray(calls)
     time_s = np.minimum(
         ring_s / domain.low_latency_share + started * (call_s + levels * step_s),
-        ring_s + started * (bulk_call_s + steps * BULK_STEP * step_s),
+        ring_s + started * (bulk_call_s + steps * _BULK_STEP * step_s),
     )
     if passes > 1:
-        tree_s = ring_s / _TREE_SHARE + started * (bulk_call_s + levels * BULK_STEP * step_s)
+        tree_s = ring_s / _TREE_SHARE + started * (bulk_call_s + levels * _BULK_STEP * step_s)
         time_s = np.minimum(time_s, tree_s)
     if math.isfinite(domain.multicast_latency_s):
         sent_s = several * (n + passes - 1) / n * D / (hb_Bps * domain.multicast_share)
@@ -86,7 +86,7 @@ def domain_all_to_all_s(message_bytes: Any, ranks: Any, hb_Bps: Any, domain: Dom
 
     The least of, with c to start a call and w = (n - 1 + h) / n, where h is what a rank's own part takes in its memory:
 
-    - c + s + max(D / (n q), w D / (e B)), with LL, whose few channels pass q to a peer;
+    - c + s + max(D / (n q), w D / (a e B)), with LL, whose few channels pass q to a peer;
     - c + g + w D / (a e B), with more channels;
     - c + b + w D / (e B), with Simple.
 
@@ -112,10 +112,11 @@ def domain_all_to_all_s(message_bytes: Any, ranks: Any, hb_Bps: Any, domain: Dom
     n = np.asarray(ranks)
     several, peer = n > 1, np.asarray(message_bytes, float) / n
     bulk_s = (n - 1 + domain.local_step) * peer / (hb_Bps * domain.all_to_all_share)
+    low_s = bulk_s / domain.low_latency_share
     time_s = np.minimum(
         np.minimum(
-            domain.domain_step_latency_s + np.maximum(peer / domain.peer_Bps, bulk_s),
-            domain.all_to_all_latency_s + bulk_s / domain.low_latency_share,
+            domain.domain_step_latency_s + np.maximum(peer / domain.peer_Bps, low_s),
+            domain.all_to_all_latency_s + low_s,
         ),
         domain.bulk_latency_s + bulk_s,
     )

@@ -175,8 +175,8 @@ def all_reduce_links(
 ) -> LinkTimes:
     """An AllReduce: the rings of `gather_links` twice in one call, or a tree where that is faster.
 
-    In one HB domain its time is `domain_ring_s`. Between domains a tree passes the GPUs of a host in a chain, then by twos the hosts of a domain, and ceil(log2 y) levels of domains,
-    up and down, at a little less bandwidth.
+    In one HB domain its time is `domain_ring_s`. Between domains a tree passes the GPUs of a host in a chain, then by
+    twos the hosts of a domain, and ceil(log2 y) levels of domains, up and down, at a little less bandwidth.
 
     Parameters
     ----------

@@ -12,9 +12,9 @@ from railcore import catalog
 from railcore.catalog import checks
 from railcore.catalog.arguments import Bandwidth, Count, Flags, PositiveArray, checked
 from railcore.catalog.units import show
+from railcore.training.domain_links import domain_all_to_all_s
 from railcore.training.formats import FORMATS, LinearFormat
 from railcore.training.group_shares import Fabric, group_shares
-from railcore.training.domain_links import domain_all_to_all_s
 from railcore.training.link_times import Latencies, LinkTimes, all_reduce_links, gather_links
 from railcore.training.machine_parts import (
     ATTENTION_TOKENS,
