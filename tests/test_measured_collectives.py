@@ -71,7 +71,7 @@ def test_time_grows_with_size_and_ranks_and_one_rank_takes_none(platform):
         assert np.all(table[:, 0] < 1e-300) and np.all(table[:, 1:] > 0), kind
         assert np.all(np.diff(table, axis=0)[:, 1:] > 0), kind
         # The more peers, the smaller the messages of an all-to-all: small ones take the protocol LL for longer.
-        sizes = SIZES[SIZES > (1e8 if kind == "all_to_all" else 0)]
+        sizes = SIZES[120:] if kind == "all_to_all" else SIZES
         assert np.all(np.diff(rings[kind](sizes[:, None], RANKS), axis=1) > -1e-12), kind
 
 
@@ -85,12 +85,12 @@ def test_limits_are_latency_and_bandwidth(platform):
         assert small["gather"] == pytest.approx(call + (n - 1) * step)
         assert small["all_reduce"] == pytest.approx(call + 2 * (n - 1) * step)
         assert small["all_to_all"] == pytest.approx(call + step)
-        large = {kind: float(time_s(1e15, n)) / 1e15 for kind, time_s in kinds(box).items()}
-        ring, switch = (2 * (n - 1) + own) / n / rate, (n + 1) / n / (rate * part.multicast_share)
-        assert large["gather"] == pytest.approx((n - 1 + own) / n / rate)
-        assert large["all_to_all"] == pytest.approx((n - 1 + own) / n / (rate * part.all_to_all_share))
+        large = {kind: float(time_s(1e15, n)) * rate / 1e15 for kind, time_s in kinds(box).items()}
+        ring, switch = (2 * (n - 1) + own) / n, (n + 1) / n / part.multicast_share
+        assert large["gather"] == pytest.approx((n - 1 + own) / n)
+        assert large["all_to_all"] == pytest.approx((n - 1 + own) / n / part.all_to_all_share)
         assert large["all_reduce"] == pytest.approx(
-            min(ring, switch if math.isfinite(part.multicast_latency_s) else ring)
+            min(ring, switch) if math.isfinite(part.multicast_latency_s) else ring
         )
 
 
