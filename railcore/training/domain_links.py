@@ -28,12 +28,13 @@ def domain_ring_s(
 ) -> np.ndarray:
     """An AllGather or ReduceScatter (one pass), or an AllReduce (two passes), of D bytes by n ranks of an HB domain.
 
-    The least of, with c to start a call, s a step, k = p (n - 1) steps of p passes, and w = (k + h) / n, where h is
-    what a rank's own part takes in its memory, over a step of the links:
+    It has k = p (n - 1) steps of D / n in p passes. A rank's own part stays in its memory and takes h steps, so that
+    links are busy for w D / B with w = (k + h) / n. The time is the least of:
 
     - c + k s + w D / (a B), with LL or LL128;
     - c + b + 1.8 k s + w D / B, with Simple;
-    - m + (n + p - 1) / n D / (u B), where switches multicast and reduce (NVLink SHARP): D / n of the other pass too.
+    - m + (n + p - 1) / n D / (u B), where switches multicast and reduce (NVLink SHARP): a rank sends D, and in an
+      AllReduce also its sum of D / n.
 
     An AllReduce of more ranks than a host has may take a tree, of fewer steps.
 
@@ -84,7 +85,7 @@ def domain_ring_s(
 def domain_all_to_all_s(message_bytes: Any, ranks: Any, hb_Bps: Any, domain: DomainCollectives) -> np.ndarray:
     """An all-to-all of D bytes of a rank, its own share included, by n ranks of an HB domain.
 
-    The least of, with c to start a call and w = (n - 1 + h) / n, where h is what a rank's own part takes in its memory:
+    With w = (n - 1 + h) / n as for `domain_ring_s`, the time is the least of:
 
     - c + s + max(D / (n q), w D / (a e B)), with LL, whose few channels pass q to a peer;
     - c + g + w D / (a e B), with more channels;
