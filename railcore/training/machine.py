@@ -299,10 +299,10 @@ class Machine:
 
         In one HB domain its time is `domain_all_to_all_s`.
 
-        Between domains, (y - 1) / y of the D bytes leave the HB domain. Forwarded, each goes over the HB interconnect to the GPU on its
-        rail first: the HB interconnect carries (x - 1) / x of D. Where rails meet, it may go straight over the NIC
-        instead: then the HB interconnect carries (x - 1) / (x y). The straight way is taken where it is faster and
-        keeps the NIC busy no longer.
+        Between domains, (y - 1) / y of the D bytes leave the HB domain. Forwarded, each goes over the HB interconnect
+        to the GPU on its rail first: the HB interconnect carries (x - 1) / x of D. Where rails meet, it may go straight
+        over the NIC instead: then the HB interconnect carries (x - 1) / (x y). The straight way is taken where it is
+        faster and keeps the NIC busy no longer.
 
         Parameters
         ----------
