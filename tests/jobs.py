@@ -1,11 +1,12 @@
 """Training jobs of a few GPUs for tests of the step's graph and its simulation."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from hypothesis import strategies as st
 
 from railcore.photonics.stage_program import StepOptions, fsdp_options
 from railcore.training.machine import UNLIMITED_BANDWIDTH, catalog_machine
+from railcore.training.machine_parts import DomainCollectives
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import SHARDING, Transformer
 
@@ -13,7 +14,9 @@ DENSE = Transformer("dense", 8, 1024, 16, 8, 4096, 32000, 2048, ffn_matrices=3, 
 TIED = replace(DENSE, name="tied", tied_embeddings=True)
 MIXTURE = replace(DENSE, name="mixture", experts=4, top_k=2, expert_layer_interval=2)
 H100 = catalog_machine("DGX H100", hb_domain_size=4)
+IDEAL_DOMAIN = asdict(DomainCollectives())  # collectives inside it start at once and have all of its bandwidth
 FREE_LINKS = {
+    **IDEAL_DOMAIN,
     "hb_Bps": UNLIMITED_BANDWIDTH,
     "nic_Bps": UNLIMITED_BANDWIDTH,
     "hb_latency_s": 0.0,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from jobs import IDEAL_DOMAIN
 from one_layer import layer_time
 
 from railcore.training.iteration import iteration_time, stage_memory
@@ -14,6 +15,7 @@ from railcore.training.transformer import Transformer, catalog_model
 GPT = Transformer("gpt", 32, 2048, 16, 16, 8192, 50304, 2048, ffn_matrices=2, positions=2048, tied_embeddings=False)
 STILL = catalog_machine("DGX H100").changed(
     rank_spread=0.0,
+    **IDEAL_DOMAIN,
     hb_latency_s=0.0,
     nic_latency_s=0.0,
     call_latency_s=0.0,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jobs import IDEAL_DOMAIN
 
 from railcore import catalog
 from railcore.network.topology.failed_part import FailedPart
@@ -33,6 +34,7 @@ MODELS["latent"] = Transformer(
 )
 MODELS["windows"] = replace(LLAMA, name="windows", layers=24, window=1024, full_attention_interval=6)
 CLOS = fat_tree(2**15, 64, 8, tier_oversubscription=(3.0,))  # shares of NICs of larger jobs take seconds
+FREE_LATENCY = IDEAL_DOMAIN | {f"{name}_latency_s": 0.0 for name in ("hb", "nic", "call")}
 A100, H100 = machine.catalog_machine("DGX A100"), machine.catalog_machine("DGX H100", "fp8")
 MACHINES = {
     "A100 of 8": A100,
@@ -191,7 +193,8 @@ def test_without_overlap_all_link_time_is_exposed(found):
     [["hb_Bps"], ["nic_Bps"], ["memory_Bps"], ["host_Bps"], ["hb_fraction"]]
     + [["linear_rate", "bf16_rate"], ["linear_fraction", "bf16_fraction"]]
     + [["attention_fraction"], ["bf16_rate"], ["linear_rate"]]
-    + [["kernel_s"], ["launch_s"], ["hb_latency_s"], ["nic_latency_s"], ["call_latency_s"]],
+    + [["kernel_s"], ["launch_s"], ["hb_latency_s"], ["nic_latency_s"], ["call_latency_s"]]
+    + [["domain_call_latency_s"], ["domain_step_latency_s"], ["bulk_latency_s"]],
     ids=" ".join,
 )
 def test_a_better_machine_is_never_slower_and_sometimes_faster(found, names):
@@ -228,9 +231,7 @@ def free(gpu):
     return gpu.changed(
         hb_Bps=machine.UNLIMITED_BANDWIDTH,
         nic_Bps=machine.UNLIMITED_BANDWIDTH,
-        hb_latency_s=0.0,
-        nic_latency_s=0.0,
-        call_latency_s=0.0,
+        **FREE_LATENCY,
         launch_s=0.0,
     )
 
@@ -408,7 +409,7 @@ def exchanged(gpu, size, ranks, stride=1):
 
 @given(BYTES, RANKS, st.sampled_from(list(MACHINES)))
 def test_a_group_in_one_domain_and_a_group_without_one_have_the_rings_time(size, n, name):
-    gpu = MACHINES[name].changed(hb_latency_s=0.0, nic_latency_s=0.0, call_latency_s=0.0)
+    gpu = MACHINES[name].changed(**FREE_LATENCY)
     hb, nic = gpu.hb_Bps * gpu.links.hb_fraction, gpu.nic_Bps * gpu.links.nic_fraction
     for stride in (1, 3):
         whole, alone = gpu.changed(hb_domain_size=n * stride), gpu.changed(hb_domain_size=stride)

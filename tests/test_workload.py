@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jobs import DENSE, FREE_LINKS, H100, MIXTURE, SOFTWARE, TIED, jobs, llama_8b
+from jobs import DENSE, FREE_LINKS, H100, IDEAL_DOMAIN, MIXTURE, SOFTWARE, TIED, jobs, llama_8b
 
 from railcore import catalog
 from railcore.photonics.simulation import simulate
@@ -106,7 +106,7 @@ def test_detail_takes_as_long_where_nothing_leaves_the_domain(job, runtime):
     if strategy.recompute == "selective" and runtime != "modern":
         return  # what is computed again hides keys and values on their way, which `iteration` does not count
     # What hides slows no compute here; a longer exchange of keys would begin beside the layer before.
-    machine = H100.changed(hb_domain_size=strategy.gpus, collective_processors=0, call_latency_s=0.0)
+    machine = H100.changed(hb_domain_size=strategy.gpus, collective_processors=0, call_latency_s=0.0, **IDEAL_DOMAIN)
     plain, detailed = (
         simulate(training_step(model, machine, strategy, batch, StepOptions(detail=detail), catalog_runtime(runtime)))
         for detail in (False, True)

@@ -39,6 +39,7 @@ _FIELDS = {  # of a machine, by parameters of the catalog's efficiencies with an
     "host_memory_bandwidth": "host_memory_Bps",
     "launch_time": "launch_s",
     "iteration_host_time": "iteration_host_s",
+    "peer_bandwidth": "peer_Bps",
 }
 _COUNTED = ("processors", "collective_processors")  # fields that are whole numbers
 
@@ -223,6 +224,7 @@ def robust(result: Any, n: int = 5) -> pd.DataFrame:
 def uncertain_inputs(machine: Machine) -> list[tuple[catalog.Value, tuple[str, ...]]]:
     """Rows of the catalog's efficiencies that have a low and a high end, each with its fields of a machine.
 
+    A row of all GPUs counts where the GPU has none of its own.
     A part of the reserved memory has the field `reserved_bytes`, which `machine_changes` sums over all parts.
     """
     shares = catalog.item("efficiencies", machine.gpu) if machine.gpu in catalog.names("efficiencies") else {}
@@ -236,6 +238,8 @@ def uncertain_inputs(machine: Machine) -> list[tuple[catalog.Value, tuple[str, .
         if name not in catalog.names("efficiencies"):
             continue
         for row in catalog.item("efficiencies", name).rows:
+            if name == "all" and row.parameter in shares:
+                continue
             candidates = [_FIELDS.get(row.parameter, row.parameter), f"{row.parameter}_s"]
             candidates += [field for field, parameter in fields.items() if parameter == row.parameter]
             names = tuple(dict.fromkeys(field for field in candidates if field in machine.values))

@@ -1,5 +1,6 @@
 """A lower bound on the time of a split's strategies: it says which splits of fewer GPUs are worth a search."""
 
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from railcore.strategies.splits import divisors
 from railcore.training.layer import layer_costs
 from railcore.training.machine import Machine
+from railcore.training.machine_parts import DomainCollectives
 from railcore.training.rank import LAYER_COLUMNS, mixture_shares
 from railcore.training.rank_order import PLACEMENTS
 from railcore.training.runtime import Runtime
@@ -57,6 +59,7 @@ def least_sequence_s(part: Any, splits: np.ndarray) -> np.ndarray:
         hb_fraction=max(links.hb_fraction, links.nic_fraction),
         fabric=None,
         **dict.fromkeys(("hb_latency_s", "nic_latency_s", "call_latency_s"), 0.0),
+        **asdict(DomainCollectives()),  # which start at once and reach all of it
     )
     degrees = (tuple(values.tolist()) for values in (tensor, context, pipeline, sizes))
     table = _least_layer_s(model, box, part.runtime, *degrees)

@@ -17,6 +17,7 @@ Read the modules in this order:
     rank_order, parallelism             where groups of ranks lie in HB domains; strategies
     formats, machine_parts, machine     number formats; a GPU, its links and its host
     collectives, link_times             time of a collective in general, and as NCCL runs it on a machine's links
+    domain_links                        the same inside an HB domain
     group_shares                        the share of its NIC that each kind of traffic gets on a fabric
     runtime, software                   what the training software overlaps, fuses and keeps
     rank, exchanges, expert_dispatch    what a rank has of a job, and what it sends: the one table of traffic
@@ -27,8 +28,9 @@ Read the modules in this order:
 
 Bytes of a step go on from `exchanges` (a micro-batch on one rank) to `transfers` (the step), `traffic` (each pair of
 GPUs, each NIC) and `network.topology.routed_flows` (each link). Beside them stand published runs and the model's
-errors (`runs`, `run_file`, `prediction_error`), what people paste (launch lines of Megatron-LM: `launch_lines`,
-`launch_arguments`; a config.json: `hugging_face`), and scaling laws (`scaling_laws`).
+errors (`runs`, `run_file`, `prediction_error`), collectives against measured times (`measured_collectives`), what
+people paste (launch lines of Megatron-LM: `launch_lines`, `launch_arguments`; a config.json: `hugging_face`), and
+scaling laws (`scaling_laws`).
 """
 
 import lazy_loader

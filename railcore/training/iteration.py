@@ -268,7 +268,7 @@ def iteration_times(
     >>> strategies = [rc.Strategy(tensor=tensor, data=64 // tensor, sharding="optimizer") for tensor in (2, 4, 8)]
     >>> times = rc.iteration_times("Llama-3 8B", "DGX H100", strategies, global_batch=128)
     >>> times.total_s.round(1).tolist(), times.limits.tolist()
-    ([1.6, 1.8, 2.3], ['feasible', 'feasible', 'feasible'])
+    ([1.7, 1.9, 2.3], ['feasible', 'feasible', 'feasible'])
     """
     model, machine = as_model(model), as_machine(machine, fabric)
     runtime = as_runtime(runtime, machine)

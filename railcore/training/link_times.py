@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.training.collectives import doublings, hierarchical_time
+from railcore.training.domain_links import domain_ring_s, tree_levels
+from railcore.training.machine_parts import DomainCollectives
 
 
 class LinkTimes(NamedTuple):
@@ -80,15 +82,15 @@ def exposed_beside(
 class Latencies(NamedTuple):
     """Latencies of collectives.
 
-    hb_s, nic_s: of a step of a ring over the HB interconnect, and over NICs [s].
-    call_s: to start a collective [s].
-    multicast_s: to start one within an HB domain whose switches multicast and reduce (NVLink SHARP) [s].
+    hb_s, nic_s: of a step of a ring over the HB interconnect, and over NICs, between HB domains [s].
+    call_s: to start a collective between HB domains [s].
+    domain: of collectives inside one.
     """
 
     hb_s: Any
     nic_s: Any
     call_s: Any = 0.0
-    multicast_s: Any = np.inf
+    domain: DomainCollectives = DomainCollectives()
 
 
 class _Way(NamedTuple):
@@ -106,7 +108,6 @@ _LL128 = _Way(0.92, 14 / 8.4, 1.9 / 3.4, 4.0 / 14)
 _TREE = _Way(0.92, 1.0, 4.0 / 3.4, 1.0)
 _PAT = _Way(0.75, 8 / 8.4, 0.0, 1 / 3.5)
 _PAT_RANK = 2.8 / 14  # latency that each rank adds, over that of a step over NICs
-_HOST_GPUS = 8  # a tree is a chain through the GPUs of a host
 
 
 def gather_links(
@@ -120,15 +121,15 @@ def gather_links(
 ) -> LinkTimes:
     """An AllGather or ReduceScatter of D bytes by x rings through all n ranks.
 
-    Its time is D (n - 1) / n over a bandwidth, and latencies. The bandwidth is B_HB in one HB domain, else
-    min(B_HB, x B_NIC): each ring carries D / x through its NICs, and all of them pass the HB interconnect (GitHub
-    NVIDIA/nccl, issue 43). A GPU sends D (n - 1) / (n x) through its NIC, and what its other x - 1 rings carry through
-    the HB interconnect.
+    In one HB domain its time is `domain_ring_s`. Between domains it is D (n - 1) / n over a bandwidth, and latencies.
+    The bandwidth is min(B_HB, x B_NIC): each ring carries D / x through its NICs, and all of them pass the HB
+    interconnect (GitHub NVIDIA/nccl, issue 43). A GPU sends D (n - 1) / (n x) through its NIC, and what its other x - 1
+    rings carry through the HB interconnect.
 
-    A call has a latency to start, and one for each of n - 1 steps, y - 1 of them between domains. In one domain it is
-    no slower than a call that the switches multicast (NVLink SHARP). It takes the faster of NCCL's protocols Simple and
-    LL128, which has less latency and less bandwidth; with one rank a domain also its algorithm PAT, whose steps grow
-    with log2(y). In two phases (`hierarchical_time`) the ranks on a rail go first, then those in a domain.
+    A call between domains has a latency to start, and one for each of n - 1 steps, y - 1 of them between domains. It
+    takes the faster of NCCL's protocols Simple and LL128, which has less latency and less bandwidth; with one rank a
+    domain also its algorithm PAT, whose steps grow with log2(y). In two phases (`hierarchical_time`) the ranks on a
+    rail go first, then those in a domain.
 
     Parameters
     ----------
@@ -139,7 +140,7 @@ def gather_links(
     bandwidths_Bps
         Of HB interconnect and NIC that collectives reach [bytes/s].
     latencies
-        Of a step, of a call, and of one that is multicast [s].
+        Of a step, of a call, and of calls inside a domain [s].
     calls
         Collectives that D is divided over.
     two_phases
@@ -174,8 +175,8 @@ def all_reduce_links(
 ) -> LinkTimes:
     """An AllReduce: the rings of `gather_links` twice in one call, or a tree where that is faster.
 
-    A tree passes the GPUs of a host in a chain, then by twos the hosts of a domain, and ceil(log2 y) levels of domains,
-    up and down, at a little less bandwidth.
+    In one HB domain its time is `domain_ring_s`. Between domains a tree passes the GPUs of a host in a chain, then by
+    twos the hosts of a domain, and ceil(log2 y) levels of domains, up and down, at a little less bandwidth.
 
     Parameters
     ----------
@@ -188,10 +189,9 @@ def all_reduce_links(
     """
     x, y = np.asarray(inside), np.asarray(domains)
     rings, once_s = _rings(message_bytes, x, y, bandwidths_Bps, latencies, calls, two_phases, 2)
-    within = np.minimum(x - 1, _HOST_GPUS - 1 + doublings(x) - doublings(_HOST_GPUS))
-    levels = within * _TREE.hb * latencies.hb_s + doublings(y) * latencies.nic_s
-    steps = np.asarray(calls) * (x * y > 1) * (latencies.call_s + 2 * levels)
-    return rings._replace(time_s=np.minimum(rings.time_s, 2 * once_s / _TREE.bandwidth + steps))
+    levels = tree_levels(x) * _TREE.hb * latencies.hb_s + doublings(y) * latencies.nic_s
+    tree_s = 2 * once_s / _TREE.bandwidth + np.asarray(calls) * (latencies.call_s + 2 * levels)
+    return rings._replace(time_s=np.where(y > 1, np.minimum(rings.time_s, tree_s), rings.time_s)[()])
 
 
 def _rings(
@@ -218,8 +218,11 @@ def _rings(
         steps = within * way.hb * latencies.hb_s + (y - 1) * way.nic * latencies.nic_s
         return way.call * latencies.call_s + passes * steps
 
-    started = np.asarray(calls) * (x * y > 1)
-    simple_s, ll128_s = latency(_SIMPLE), latency(_LL128)
-    simple_s = np.where(y > 1, simple_s, np.minimum(simple_s, latencies.multicast_s))
-    time_s = np.minimum(passes * once_s + started * simple_s, passes * once_s / _LL128.bandwidth + started * ll128_s)
-    return LinkTimes(time_s, passes * hb_bytes / hb, passes * nic_bytes / nic), once_s
+    calls = np.asarray(calls)
+    time_s = np.minimum(
+        passes * once_s + calls * latency(_SIMPLE), passes * once_s / _LL128.bandwidth + calls * latency(_LL128)
+    )
+    time_s = np.where(y > 1, time_s, domain_ring_s(D, x, hb, latencies.domain, calls, passes))[()]
+    # Switches that reduce let the links carry less than rings do.
+    hb_s = np.minimum(passes * hb_bytes / hb, time_s)
+    return LinkTimes(time_s, hb_s, passes * nic_bytes / nic), once_s

@@ -12,6 +12,7 @@ from railcore import catalog
 from railcore.catalog import checks
 from railcore.catalog.arguments import Bandwidth, Count, Flags, PositiveArray, checked
 from railcore.catalog.units import show
+from railcore.training.domain_links import domain_all_to_all_s
 from railcore.training.formats import FORMATS, LinearFormat
 from railcore.training.group_shares import Fabric, group_shares
 from railcore.training.link_times import Latencies, LinkTimes, all_reduce_links, gather_links
@@ -20,6 +21,7 @@ from railcore.training.machine_parts import (
     PART_OF,
     PARTS,
     CollectiveWays,
+    DomainCollectives,
     GpuLinks,
     GpuMemory,
     GpuRates,
@@ -39,6 +41,17 @@ PRECISIONS = tuple(FORMATS)
 ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn", "cudnn_2025")
 _ATTENTION_SHAPES = ("head64", "mla")  # heads of 64, and of latent attention, whose queries are longer than its values
 _WINDOW = 128  # keys of the window that rows of attention_fraction_window are of
+_DOMAIN_ROWS = {  # fields of DomainCollectives, and rows of a GPU or of "all" GPUs in efficiencies
+    "domain_call_latency_s": "domain_call_latency",
+    "domain_step_latency_s": "domain_step_latency",
+    "low_latency_share": "low_latency_share",
+    "bulk_latency_s": "bulk_latency",
+    "local_step": "local_step",
+    "multicast_share": "multicast_share",
+    "all_to_all_latency_s": "all_to_all_latency",
+    "all_to_all_share": "all_to_all_share",
+    "peer_Bps": "peer_bandwidth",
+}
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
 
 
@@ -73,6 +86,7 @@ class Machine:
     rates: GpuRates
     memory: GpuMemory
     links: GpuLinks
+    domain: DomainCollectives
     host: HostWork
     collectives: CollectiveWays
     platform: str = field(default="", repr=False, compare=False)  # a name: nothing is computed from it
@@ -287,7 +301,7 @@ class Machine:
     def reached(self, nic_share: Any = 1.0) -> tuple[tuple[float, Any], Latencies]:
         """Bandwidths of HB interconnect and NIC that collectives reach [bytes/s], and latencies."""
         links = self.links
-        latencies = Latencies(links.hb_latency_s, links.nic_latency_s, links.call_latency_s, links.multicast_latency_s)
+        latencies = Latencies(links.hb_latency_s, links.nic_latency_s, links.call_latency_s, self.domain)
         return (self.collective_hb_Bps, self.collective_nic_Bps * nic_share), latencies
 
     def all_to_all_links(
@@ -300,10 +314,12 @@ class Machine:
     ) -> LinkTimes:
         """Link times of an all-to-all: tokens of a GPU to their experts, a copy for each expert (`expert_dispatch`).
 
-        (y - 1) / y of the D bytes leave the HB domain. Forwarded, each goes over the HB interconnect to the GPU on its
-        rail first: the HB interconnect carries (x - 1) / x of D. Where rails meet, it may go straight over the NIC
-        instead: then the HB interconnect carries (x - 1) / (x y). The straight way is taken where it is faster and
-        keeps the NIC busy no longer.
+        In one HB domain its time is `domain_all_to_all_s`.
+
+        Between domains, (y - 1) / y of the D bytes leave the HB domain. Forwarded, each goes over the HB interconnect
+        to the GPU on its rail first: the HB interconnect carries (x - 1) / x of D. Where rails meet, it may go straight
+        over the NIC instead: then the HB interconnect carries (x - 1) / (x y). The straight way is taken where it is
+        faster and keeps the NIC busy no longer.
 
         Parameters
         ----------
@@ -320,12 +336,14 @@ class Machine:
         sent = np.asarray(message_bytes, float)
         leaving = sent * (y - 1) / y
         forwarded = self.routed_links(sent * (x - 1) / x, leaving, x, y, nic_share)
+        inside_s = domain_all_to_all_s(sent, x, self.collective_hb_Bps, self.domain)
+        forwarded = forwarded._replace(time_s=np.where(y > 1, forwarded.time_s, inside_s)[()])
         if not direct.any():
             return forwarded
         rails_meet = direct > 0
         share = np.where(rails_meet, direct, 1.0)
         straight = self.routed_links(sent * (x - 1) / (x * y), leaving, x, y, share, forwarded=False)
-        better = rails_meet & (straight.time_s < forwarded.time_s) & (straight.nic_s <= forwarded.nic_s)
+        better = rails_meet & (y > 1) & (straight.time_s < forwarded.time_s) & (straight.nic_s <= forwarded.nic_s)
         return LinkTimes(*(np.where(better, *pair)[()] for pair in zip(straight, forwarded, strict=True)))
 
     def routed_links(
@@ -455,6 +473,7 @@ def catalog_machine(
         "nic_latency_s": common["nic_latency"],
         "call_latency_s": common["call_latency"],
         "multicast_latency_s": share.get("multicast_latency", math.inf),
+        **{name: share.get(row, common[row]) for name, row in _DOMAIN_ROWS.items()},
         "host_Bps": gpu.get("cpu_bandwidth", gpu["pcie_bandwidth"]),
         "host_memory_Bps": common["host_memory_bandwidth"],
     }

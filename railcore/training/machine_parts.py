@@ -101,9 +101,7 @@ class GpuLinks:
     hb_Bps, nic_Bps: bandwidth of the HB interconnect and of the NIC [bytes/s].
     hb_fraction, nic_fraction: share of it that collectives reach.
     hb_latency_s, nic_latency_s: of one step [s].
-    call_latency_s: of a collective's start [s].
-    multicast_latency_s: the same within an HB domain whose switches multicast and reduce (NVLink SHARP); math.inf where
-        they do not [s].
+    call_latency_s: of the start of a collective between HB domains, and of a hop [s].
     fabric: that the NICs are on (`Machine.on`); None for one that limits nothing, with rails that do not meet.
     """
 
@@ -115,12 +113,41 @@ class GpuLinks:
     nic_fraction: PositiveShare
     nic_latency_s: Seconds
     call_latency_s: Seconds = 0.0
-    multicast_latency_s: Annotated[Quantity, Range(0, infinite=True, example="5 ms")] = math.inf
     fabric: Fabric | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.fabric, FailedPart):
             self.fabric.check_goes_on()
+
+
+@checked
+@dataclass(frozen=True)
+class DomainCollectives:
+    """Latencies of collectives inside an HB domain, and shares of hb_fraction that they reach (`domain_links`).
+
+    domain_call_latency_s, domain_step_latency_s: of a small collective's start, and of one of its steps [s].
+    low_latency_share: bandwidth of NCCL's protocols for small messages, LL and LL128, over that of Simple.
+    bulk_latency_s: what Simple takes to start beyond a small collective [s].
+    local_step: time of a rank's own part, which it copies or adds in its memory, over that of a step of the links.
+    multicast_latency_s, multicast_share: where switches multicast and reduce (NVLink SHARP), of a collective's start,
+        math.inf where they do not [s], and share of the bandwidth.
+    all_to_all_latency_s, all_to_all_share: what an all-to-all takes to start beyond a small collective [s], and share
+        of the bandwidth.
+    peer_Bps: that the smallest messages of an all-to-all reach to each peer [bytes/s].
+
+    Without values a collective starts at once and has all of hb_fraction.
+    """
+
+    domain_call_latency_s: Seconds = 0.0
+    domain_step_latency_s: Seconds = 0.0
+    low_latency_share: PositiveShare = 1.0
+    bulk_latency_s: Seconds = 0.0
+    local_step: Share = 0.0
+    multicast_latency_s: Annotated[Quantity, Range(0, infinite=True, example="5 ms")] = math.inf
+    multicast_share: PositiveShare = 1.0
+    all_to_all_latency_s: Seconds = 0.0
+    all_to_all_share: PositiveShare = 1.0
+    peer_Bps: PositiveBandwidth = 1e30
 
 
 @checked
@@ -176,6 +203,7 @@ PARTS: dict[str, Any] = {
     "rates": GpuRates,
     "memory": GpuMemory,
     "links": GpuLinks,
+    "domain": DomainCollectives,
     "host": HostWork,
     "collectives": CollectiveWays,
 }

@@ -1,0 +1,63 @@
+"""Measured times of collectives inside an HB domain beside those of the model."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore import catalog
+from railcore.catalog import checks
+from railcore.training.machine import Machine, catalog_machine
+
+ELEMENT_BYTES = 2  # of the elements that `message` counts
+_LINKS: dict[str, Callable[..., Any]] = {
+    "all_gather": Machine.gather_links,
+    "reduce_scatter": Machine.gather_links,
+    "all_reduce": Machine.all_reduce_links,
+    "alltoall": Machine.all_to_all_links,
+}
+
+
+def collective_errors(table: pd.DataFrame) -> pd.DataFrame:
+    """Modelled times and errors of collectives that were measured inside an HB domain.
+
+    Parameters
+    ----------
+    table
+        Columns of data/measured/collectives.csv: gpu, a GPU of the catalog; collective, one of all_gather, all_reduce,
+        reduce_scatter, alltoall; gpus, all in one HB domain; message, the full buffer of a GPU in elements of 2 bytes;
+        seconds.
+
+    Returns
+    -------
+    The table with modelled_s, and error = modelled_s / seconds - 1.
+
+    Raises
+    ------
+    ValueError
+        For another collective, and for a GPU that no platform of the catalog has.
+
+    Examples
+    --------
+    >>> import pandas as pd, railcore as rc
+    >>> rows = pd.DataFrame({"gpu": ["H100"], "collective": ["all_gather"], "gpus": [8], "message": [2**28],
+    ...                      "seconds": [1.4e-3]})
+    >>> abs(rc.training.collective_errors(rows).error[0]) < 0.05
+    True
+    """
+    modelled = np.zeros(len(table))
+    for (gpu, collective), rows in table.groupby(["gpu", "collective"]).indices.items():
+        checks.one_of("collective", collective, tuple(_LINKS))
+        part = table.iloc[rows]
+        message_bytes = ELEMENT_BYTES * part["message"].to_numpy(float)
+        modelled[rows] = _LINKS[collective](_machine_of(gpu), message_bytes, part["gpus"].to_numpy(), 1).time_s
+    return table.assign(modelled_s=modelled, error=modelled / table["seconds"] - 1)
+
+
+def _machine_of(gpu: str) -> Machine:
+    """The machine of the first platform of the catalog with a GPU: its links are the same on all of them."""
+    platforms = [name for name in catalog.names("platforms") if catalog.item("platforms", name)["gpu"] == gpu]
+    if not platforms:
+        raise ValueError(f"gpu is {gpu!r}, which no platform of the catalog has: see catalog.names('platforms')")
+    return catalog_machine(platforms[0])
