@@ -1,5 +1,6 @@
 """Errors of the iteration-time model by group of runs: the goals set for it, and what each of its mechanisms gains."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
@@ -25,12 +26,6 @@ def best_products(machine: Machine) -> Machine:
     return machine.changed(linear_fraction=linear, bf16_fraction=shares["matmul_fraction_bf16"])
 
 
-def no_idle_tiles(machine: Machine) -> Machine:
-    """The machine whose products fill every wave of tiles. Collectives keep their share."""
-    kept = machine.collectives.collective_processors / machine.rates.processors
-    return machine.changed(processors=1, collective_processors=kept)
-
-
 def whole_casts(machine: Machine) -> Machine:
     """The machine whose casts to blocks pass memory as fast as other kernels do."""
     return machine.changed(cast_fraction=machine.memory.memory_fraction)
@@ -39,7 +34,11 @@ def whole_casts(machine: Machine) -> Machine:
 MECHANISMS: Mapping[str, Off] = {
     "products below the peak": {"linear_fraction": 1.0, "bf16_fraction": 1.0},
     "sustained products, not the best": best_products,
+    "products between kernels that leave power": {"spare_power": 0.0},
+    "ends of a product's tiles": {"linear_epilogue_rate": math.inf, "bf16_epilogue_rate": math.inf},
+    "whole waves of tiles": {"whole_waves": False},
     "sides that no 64 divides": {"unaligned_share": 1.0},
+    "products of experts by software": {"expert_products": "loop"},
     "slower casts of MXFP8 and NVFP4": whole_casts,
     "FP8 scaled by each tensor's largest element": {"fp8_scaling": "delayed"},
     "attention by library and by heads": {"attention_kernels": (), "attention_shapes": ()},
@@ -48,7 +47,6 @@ MECHANISMS: Mapping[str, Off] = {
     "experts that wait for the host": {"graphs": "whole"},
     "CUDA graphs": {"graphs": "none"},
     "latency of collectives": {"hb_latency_s": 0.0, "nic_latency_s": 0.0, "call_latency_s": 0.0},
-    "whole waves of tiles": no_idle_tiles,
     "memory traffic": {"memory_Bps": UNLIMITED_BANDWIDTH},
     "kernel starts": {"kernel_s": 0.0},
     "the slowest GPU": {"rank_spread": 0.0},

@@ -5,7 +5,8 @@ import pandas as pd
 from scipy.optimize import least_squares
 
 from railcore.catalog import files
-from railcore.training.measured_products import TABLE_FORMATS, ProductLaw, machine_of, measured_product_times
+from railcore.training.machine import machine_of_gpu
+from railcore.training.measured_products import TABLE_FORMATS, ProductLaw, measured_product_times
 
 CODE = ("railcore",)
 ROWS = 1  # of a case
@@ -29,13 +30,13 @@ def size(case: Case) -> int:
 
 def key(case: Case) -> tuple:
     """What the row of a case is computed from, but the code."""
-    machine = machine_of(case[0], TABLE_FORMATS[case[1]])
+    machine = machine_of_gpu(case[0], TABLE_FORMATS[case[1]])
     return case, sorted(machine.values.items()), GROUPS[case].to_csv(index=False)
 
 
 def solved(case: Case, rows: pd.DataFrame) -> ProductLaw:
     """The law with the least errors on rows, those beyond LOOSE counted by their size and not by its square."""
-    machine, precision = machine_of(case[0], TABLE_FORMATS[case[1]]), case[1]
+    machine, precision = machine_of_gpu(case[0], TABLE_FORMATS[case[1]]), case[1]
     guesses = [(*start, 3e12, 3e-6) for start in STARTS]
     if precision != "bfloat16":
         guesses = [(*guess, 1e12, 3e-9) for guess in guesses]
@@ -60,7 +61,7 @@ def solved(case: Case, rows: pd.DataFrame) -> ProductLaw:
 
 def mean_error(case: Case, law: ProductLaw, rows: pd.DataFrame) -> float:
     """Mean absolute error of a law on rows."""
-    machine = machine_of(case[0], TABLE_FORMATS[case[1]])
+    machine = machine_of_gpu(case[0], TABLE_FORMATS[case[1]])
     times = measured_product_times(machine, law, rows["m"], rows["n"], rows["k"])
     return float(np.abs(times / rows["seconds"] - 1).mean())
 

@@ -501,6 +501,14 @@ def catalog_machine(
     return Machine.of_values({**values, **shares, **changes})
 
 
+def machine_of_gpu(gpu: str, precision: str = "bf16") -> Machine:
+    """The machine of the first platform of the catalog with a GPU. Raises ValueError where none has it."""
+    platforms = [name for name in catalog.names("platforms") if catalog.item("platforms", name)["gpu"] == gpu]
+    if not platforms:
+        raise ValueError(f"gpu is {gpu!r}, which no platform of the catalog has: see catalog.names('platforms')")
+    return catalog_machine(platforms[0], precision)
+
+
 def as_machine(machine: Machine | str, fabric: Fabric | None = None) -> Machine:
     """A machine as it is, or `catalog_machine` of a platform's name; on a fabric, where one is given.
 

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore import catalog
 from railcore.catalog import checks
-from railcore.training.machine import Machine, catalog_machine
+from railcore.training.machine import Machine, machine_of_gpu
 
 ELEMENT_BYTES = 2  # of the elements that `message` counts
 _LINKS: dict[str, Callable[..., Any]] = {
@@ -51,13 +50,5 @@ def collective_errors(table: pd.DataFrame) -> pd.DataFrame:
         checks.one_of("collective", collective, tuple(_LINKS))
         part = table.iloc[rows]
         message_bytes = ELEMENT_BYTES * part["message"].to_numpy(float)
-        modelled[rows] = _LINKS[collective](_machine_of(gpu), message_bytes, part["gpus"].to_numpy(), 1).time_s
+        modelled[rows] = _LINKS[collective](machine_of_gpu(gpu), message_bytes, part["gpus"].to_numpy(), 1).time_s
     return table.assign(modelled_s=modelled, error=modelled / table["seconds"] - 1)
-
-
-def _machine_of(gpu: str) -> Machine:
-    """The machine of the first platform of the catalog with a GPU: its links are the same on all of them."""
-    platforms = [name for name in catalog.names("platforms") if catalog.item("platforms", name)["gpu"] == gpu]
-    if not platforms:
-        raise ValueError(f"gpu is {gpu!r}, which no platform of the catalog has: see catalog.names('platforms')")
-    return catalog_machine(platforms[0])

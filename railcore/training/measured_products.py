@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore import catalog
 from railcore.catalog import files
 from railcore.training.formats import BF16, FORMATS
-from railcore.training.machine import Machine, catalog_machine
+from railcore.training.machine import Machine, machine_of_gpu
 from railcore.training.products import at_spare_power, product_time
 
 # Precisions of the public table, and the number format that each computes in.
@@ -100,14 +99,6 @@ def product_errors(table: pd.DataFrame) -> pd.DataFrame:
         if key not in laws.index:
             raise ValueError(f"products of {key[0]} in {key[1]}: give one of {sorted(laws.index)}")
         law = ProductLaw(*(laws.loc[key, name] for name in ProductLaw._fields))
-        machine = machine_of(key[0], TABLE_FORMATS[key[1]])
+        machine = machine_of_gpu(key[0], TABLE_FORMATS[key[1]])
         modelled[rows.index] = measured_product_times(machine, law, rows["m"], rows["n"], rows["k"])
     return table.assign(modelled_s=modelled, error=modelled / table["seconds"] - 1)
-
-
-def machine_of(gpu: str, precision: str = "bf16") -> Machine:
-    """The first platform of the catalog with a GPU. Raises ValueError where none has it."""
-    for name in catalog.names("platforms"):
-        if catalog.item("platforms", name)["gpu"] == gpu:
-            return catalog_machine(name, precision)
-    raise ValueError(f"gpu is {gpu!r}: no platform of the catalog has it")
