@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.training.machine import Machine
+from railcore.training.machine import Machine, backward_attention_work
 from railcore.training.products import product_passes
 from railcore.training.rank import Rank
 from railcore.training.recompute import ordered_bytes
@@ -17,6 +17,7 @@ from railcore.training.transformer import Transformer
 
 # Kernels of products and attention, which count their own starts: four and one forward, eight and one backward.
 _OTHER_KERNELS = (5, 9)
+_BACKWARD_ATTENTION_KERNELS = 3  # a sum over each row, the gradients, and a cast of that of the queries
 _EXPERT_LAYERS = 2  # linear layers of an expert: gate and up in one, and down
 _COMMON_OPERATORS = (28, 14)  # forward and backward, whatever the experts are; see host_operators
 _GRAPHED_OPERATORS = (17, 4)  # of them, what a graph of router and preprocessing holds
@@ -73,34 +74,22 @@ def linear_times(rank: Rank, machine: Machine) -> Products:
     return Products(*(sum(kind) for kind in zip(*times, strict=True)))
 
 
-def attention_keys(machine: Machine, runtime: Runtime, model: Transformer, tokens: Any) -> Any:
-    """Keys that a query meets, divided by the share of bf16_rate that fused attention reaches on them.
+def attention_keys(machine: Machine, model: Transformer) -> float:
+    """Keys that a query meets, averaged over the layers.
 
     Of the s^2 pairs of a sequence a window of w keys leaves w (2 - w / s) s; window_keys more for its tiles and masks.
-
-    Parameters
-    ----------
-    machine, runtime, model
-        GPU, kernel of attention, and the layers' spans and heads.
-    tokens
-        Of the sequence on a rank, s / c.
-
-    Returns
-    -------
-    Keys, averaged over the layers, of the shape of tokens.
     """
     s, more = model.sequence_length, machine.rates.window_keys
-    keys = sum(share * min(s, most * (2 - most / s) + more * (most < s)) for share, most in model.attention_spans())
-    return keys / machine.attention_share(runtime.attention, tokens, model.query_dim, model.value_dim)
+    return sum(share * min(s, most * (2 - most / s) + more * (most < s)) for share, most in model.attention_spans())
 
 
 def attention_times(model: Transformer, machine: Machine, runtime: Runtime, heads: Any, tokens: Any) -> tuple[Any, Any]:
     """Times of attention: scores, softmax, and their product with the values.
 
     Fused: b a / t heads with s^2 / c FLOPs for each of d_query + d_value elements, which is half of what all pairs of
-    queries and keys take, since attention is causal; at the kernel's share of the bf16 rate (`attention_keys`), and 2.5
-    times as long backward. Unfused: two products a head forward and four backward, whatever the window, and a softmax
-    that moves 4 bytes a score forward and 6 backward, with dropout 5 more in both.
+    queries and keys take, since attention is causal; `backward_attention_work` times as many backward; at
+    `Machine.attention_shares`. Unfused: two products a head forward and four backward, whatever the window, and a
+    softmax that moves 4 bytes a score forward and 6 backward, with dropout 5 more in both.
 
     Parameters
     ----------
@@ -114,10 +103,11 @@ def attention_times(model: Transformer, machine: Machine, runtime: Runtime, head
     Seconds forward and backward.
     """
     if runtime.fused_attention:
-        elements = heads * tokens * (model.query_dim + model.value_dim)
-        keys = attention_keys(machine, runtime, model, tokens)
-        forward = elements * keys / machine.rates.bf16_rate + machine.host.kernel_s
-        return forward, 2.5 * forward
+        sides, fp8 = (model.query_dim, model.value_dim), runtime.fp8_attention and machine.narrow
+        flops = heads * tokens * sum(sides) * attention_keys(machine, model)
+        forward, backward = machine.attention_shares(runtime.attention, heads, tokens, *sides, fp8)
+        work, rate, start = backward_attention_work(*sides), machine.rates.bf16_rate, machine.host.kernel_s
+        return flops / (rate * forward) + start, work * flops / (rate * backward) + _BACKWARD_ATTENTION_KERNELS * start
     s = model.sequence_length
     sides = (s, model.query_dim), (model.value_dim, s)
     passes = [product_passes(machine, tokens, n, k, heads, aligned=True) for n, k in sides]

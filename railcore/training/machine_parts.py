@@ -22,7 +22,7 @@ from railcore.catalog.arguments import (
 from railcore.network.topology.failed_part import FailedPart
 from railcore.training.group_shares import Fabric
 
-ATTENTION_TOKENS = 4096  # of the sequences on which rates of attention are given
+ATTENTION_TOKENS, ATTENTION_HEADS = 4096, 128  # of a sequence, and of all sequences: of which rates of attention are
 
 
 @checked
@@ -32,13 +32,18 @@ class GpuRates:
 
     linear_rate, bf16_rate: dense peak in the precision of the linear layers, and in bf16 [FLOP/s].
     linear_fraction, bf16_fraction: share of it that large matrix products sustain, see `product_share_row`.
-    attention_fraction: share of bf16_rate that the best fused attention reaches, on ATTENTION_TOKENS tokens.
+    attention_fraction: share of bf16_rate that the best fused attention reaches in both passes, on ATTENTION_HEADS heads
+        of ATTENTION_TOKENS tokens.
     processors: over which the tiles of a product are spread.
     rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest is waited for.
     unaligned_share: factor on the rate of products whose weights have a side that 64 does not divide.
-    attention_ramp: tokens of a sequence at which attention has half of its rate for long ones.
+    attention_backward_share: of its rate forward that attention reaches backward.
+    attention_ramp, attention_ramp_backward: tokens of a sequence at which attention has half of its rate for long ones.
+    attention_tail, attention_tail_flash2, attention_tail_backward: queries for which a processor is busy while others
+        are out of work: forward, with the first two FlashAttentions, and backward.
     attention_kernels: names of other attention kernels, and their attention_fraction.
-    attention_shapes: factors on attention_fraction, for heads of 64 elements ("head64") and latent attention ("mla").
+    attention_shapes: factors on attention_fraction, for heads of 64 elements ("head64"; of a kernel "flash2_head64"),
+        latent attention ("mla"), and both in fp8 ("fp8", "mla_fp8").
     window_keys: keys that a window takes more than it has, for whole tiles and masks.
     """
 
@@ -50,7 +55,12 @@ class GpuRates:
     processors: Count
     rank_spread: Share
     unaligned_share: PositiveShare = 1.0
+    attention_backward_share: PositiveShare = 1.0
     attention_ramp: NonNegative = 0.0
+    attention_ramp_backward: NonNegative = 0.0
+    attention_tail: NonNegative = 0.0
+    attention_tail_flash2: NonNegative = 0.0
+    attention_tail_backward: NonNegative = 0.0
     attention_kernels: tuple[tuple[str, float], ...] = ()
     attention_shapes: tuple[tuple[str, float], ...] = ()
     window_keys: NonNegative = 0.0

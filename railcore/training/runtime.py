@@ -62,6 +62,7 @@ class Runtime:
     graphs: CUDA graphs, one of GRAPHS: of the "whole" layer, so that the GPU never waits for the host; of "parts", all
         but the routed experts; or "none".
     attention: the kernel: one of ATTENTION_KERNELS, "best", or "unfused", which stores the scores.
+    fp8_attention: products of attention in fp8, where linear layers compute in 8 bits or fewer.
     dropout: after attention and feed-forward.
     fp8_scaling: of a tensor in fp8, by its largest element so far ("delayed"), or by its own, which is read first
         ("current").
@@ -104,6 +105,7 @@ class Runtime:
     capacity: NonNegative = 0.0
     graphs: str = "whole"
     attention: str = "best"
+    fp8_attention: bool = False
     dropout: bool = False
     fp8_scaling: str = "delayed"
     fp8_weights: bool = False
