@@ -21,7 +21,9 @@ _BACKWARD_ATTENTION_KERNELS = 3  # a sum over each row, the gradients, and a cas
 _EXPERT_LAYERS = 2  # linear layers of an expert: gate and up in one, and down
 _COMMON_OPERATORS = (28, 14)  # forward and backward, whatever the experts are; see host_operators
 _GRAPHED_OPERATORS = (17, 4)  # of them, what a graph of router and preprocessing holds
-LOSS_BYTES = 32  # of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6
+# Bytes of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6; in kernels that
+# store nothing in fp32: maximum 2, sum 2, gradient 4.
+LOSS_BYTES, FUSED_LOSS_BYTES = 32, 8
 
 
 class Passes(NamedTuple):
@@ -120,10 +122,11 @@ def attention_times(model: Transformer, machine: Machine, runtime: Runtime, head
 def elementwise_times(rank: Rank, machine: Machine) -> Passes:
     """Times of all other kernels: norms, residuals, activation, positions, order of tokens.
 
-    They move their operands through HBM once, and each has its start. Eager software moves more in the backward pass: a
-    norm's operands for the gradients of its weights, gradients that are added at every residual, a product's gradient
-    that is summed for its bias, and gradients of queries, keys and values that are joined; and what
-    `gated_kernel_bytes` says.
+    They move their operands through HBM once, and each has its start. Compiled ones add the residual in the norm's
+    kernel; they reach the machine's shares of the bandwidth, and a norm reads its operands again for the gradients of
+    its weights. Eager software moves more in the backward pass: the same operands, gradients that are added at every
+    residual, a product's gradient that is summed for its bias, and gradients of queries, keys and values that are
+    joined; and what `gated_kernel_bytes` says.
     """
     model, runtime, t, mixtures = rank.model, rank.runtime, rank.tensor, rank.mixtures
     blocks, matrices = 1 if model.parallel_block else 2, model.ffn_matrices
@@ -133,8 +136,11 @@ def elementwise_times(rank: Rank, machine: Machine) -> Passes:
     turned = model.rope_dim * (model.heads + 1) if model.kv_rank else model.head_dim * (model.heads + model.kv_heads)
     rotary = 0.0 if model.positions else 4 * turned / t
     ordered = ordered_bytes(rank) * mixtures / t
-    forward = narrow * (4 + (7 if runtime.dropout else 6)) + 2 * matrices * wide + rotary + ordered
-    backward = narrow * (8 + (5 if runtime.dropout else 0)) + (4 * matrices - 2) * wide + rotary + ordered
+    norms, mask, activation = _norm_bytes(runtime, machine), int(runtime.dropout), (4 * matrices - 2) * wide
+    if runtime.compiles:
+        activation = activation / machine.memory.activation_backward_share
+    forward = narrow * (norms[0] + mask) + 2 * matrices * wide + rotary + ordered
+    backward = narrow * (norms[1] + 5 * mask) + activation + rotary + ordered
     of_experts = [rank.copies * mixtures / t * size for size in expert_kernel_bytes(model)]
     forward, backward = forward + of_experts[0], backward + of_experts[1]
     if runtime.eager:
@@ -144,9 +150,23 @@ def elementwise_times(rank: Rank, machine: Machine) -> Passes:
         more = gated_kernel_bytes(model, narrow, wide, rotary, t)
         forward, backward = forward + more[0], backward + more[1]
     counts = machine.host.forward_operators, machine.host.backward_operators
-    starts = [max(n - other, 0) * machine.host.kernel_s for n, other in zip(counts, _OTHER_KERNELS, strict=True)]
+    kernels = [max(n - other, 0) for n, other in zip(counts, _OTHER_KERNELS, strict=True)]
+    if runtime.compiles:  # norms, in the backward pass with two sums for their weights; positions; activation
+        kernels = [blocks + 2, 3 * blocks + 2]
+    starts = [n * machine.host.kernel_s for n in kernels]
     moved = [rank.tokens * size / machine.hbm_Bps for size in (forward, backward)]
     return Passes(moved[0] + starts[0], moved[1] + starts[1])
+
+
+def _norm_bytes(runtime: Runtime, machine: Machine) -> tuple[float, float]:
+    """Bytes of an element of a norm and its residual, forward and backward, at the bandwidth that kernels reach.
+
+    A norm moves 4 and 6, and a residual 6 and 2. In one compiled kernel a residual moves 4 and 2; a norm 4 and 10, at
+    its own share of the bandwidth.
+    """
+    if runtime.compiles:
+        return 4 / machine.memory.norm_share + 4, 10 / machine.memory.norm_backward_share + 2
+    return 4 + 6, 6 + 2
 
 
 def gated_kernel_bytes(model: Transformer, narrow: Any, wide: Any, rotary: Any, tensor: Any) -> tuple[Any, Any]:
@@ -302,7 +322,15 @@ def logits_time(rank: Rank, machine: Machine) -> Any:
     """Compute of logits and loss, in bf16: three products of u x V / t, h, and the loss [s]."""
     columns, moved = rank.model.vocabulary / rank.tensor, rank.runtime.gradient_result_bytes
     products = product_passes(machine, rank.tokens, columns, rank.model.hidden, gradient_bytes=moved, aligned=True)
-    return sum(products) + LOSS_BYTES * rank.tokens * columns / machine.hbm_Bps
+    return sum(products) + loss_time(rank.runtime, machine, rank.tokens * columns)
+
+
+def loss_time(runtime: Runtime, machine: Machine, logits: Any) -> Any:
+    """Of cross entropy in both passes, without products [s]."""
+    moved = FUSED_LOSS_BYTES if runtime.fused_loss or runtime.compiles else LOSS_BYTES
+    if runtime.compiles:
+        moved = moved / machine.memory.loss_share
+    return moved * logits / machine.hbm_Bps
 
 
 def projection_time(rank: Rank, machine: Machine) -> Any:

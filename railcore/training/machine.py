@@ -34,7 +34,11 @@ ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn", "cudnn_2025")
 _LONG_TAILS = ("flash1", "flash2")  # kernels that do not order their blocks by length
 # Heads of 64, of all kernels and of one; of latent attention, whose queries are longer than its values; in fp8.
 _ATTENTION_SHAPES = ("head64", "flash2_head64", "mla", "fp8", "mla_fp8")
-_ATTENTION_COMMON = ("backward_share", "ramp", "ramp_backward", "tail", "tail_flash2", "tail_backward")
+_COMMON_KERNELS = (  # rows of "all" that are fields of the same name
+    *("attention_backward_share", "attention_ramp", "attention_ramp_backward"),
+    *("attention_tail", "attention_tail_flash2", "attention_tail_backward"),
+    *("norm_share", "norm_backward_share", "activation_backward_share", "loss_share", "adam_extra_bytes"),
+)
 _WINDOW = 128  # keys of the window that rows of attention_fraction_window are of
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
 
@@ -448,7 +452,6 @@ def catalog_machine(
         "reserved_bytes": reserved_memory(),
         "launch_s": common["launch_time"],
         "kernel_launch_s": common["kernel_launch_time"],
-        "iteration_host_s": common["iteration_host_time"],
         "forward_operators": int(common["forward_operators"]),
         "backward_operators": int(common["backward_operators"]),
         "dropless_serial_share": common["dropless_serial_share"],
@@ -481,7 +484,7 @@ def catalog_machine(
         "attention_shapes": tuple(
             (name, value / kernels.get(name.rpartition("_")[0], best)) for name, value in shapes.items()
         ),
-        **{f"attention_{name}": common[f"attention_{name}"] for name in _ATTENTION_COMMON},
+        **{name: common[name] for name in _COMMON_KERNELS},
         "window_keys": 2 * _WINDOW * (small / share.get("attention_fraction_window", small) - 1),
         "unaligned_share": share.get("unaligned_share", 1.0),
         "overlap_slowdown": share.get("overlap_slowdown", 1.0),

@@ -74,6 +74,9 @@ class GpuMemory:
     memory_bytes: size, as the driver reports it [bytes].
     memory_Bps, memory_fraction: bandwidth [bytes/s], and the share of it that kernels reach.
     cast_fraction: share of it that casts to the format of linear layers reach.
+    norm_share, norm_backward_share, activation_backward_share, loss_share: of that bandwidth, which compiled kernels reach
+        that reduce, or compute much for each element.
+    adam_extra_bytes: that pass HBM in the time that Adam's kernel takes for a parameter beyond its bytes.
     reserved_bytes: for the runtime's context, its communication buffers and fragments [bytes].
     """
 
@@ -82,6 +85,11 @@ class GpuMemory:
     memory_fraction: PositiveShare
     reserved_bytes: Bytes
     cast_fraction: PositiveShare
+    norm_share: PositiveShare = 1.0
+    norm_backward_share: PositiveShare = 1.0
+    activation_backward_share: PositiveShare = 1.0
+    loss_share: PositiveShare = 1.0
+    adam_extra_bytes: NonNegative = 0.0
 
 
 @checked
@@ -123,7 +131,6 @@ class HostWork:
     kernel_s: idle time of the GPU between two kernels [s].
     launch_s, kernel_launch_s: time to start one operator from Python, and one of the kernels that a library starts in a
         loop; they count where the GPU is faster [s].
-    iteration_host_s: work once an iteration, while the GPU waits [s].
     forward_operators, backward_operators: that the host starts for a layer without experts.
     dropless_serial_share: share of the shorter of the GPU's and the host's time that does not overlap with the longer,
         where the host waits for the numbers of tokens of each expert.
@@ -134,7 +141,6 @@ class HostWork:
     kernel_s: Seconds
     launch_s: Seconds
     kernel_launch_s: Seconds
-    iteration_host_s: Seconds
     forward_operators: NonNegativeInt
     backward_operators: NonNegativeInt
     dropless_serial_share: Share
