@@ -6,6 +6,7 @@ from .iteration import stage_memory as stage_memory
 from .launch_lines import megatron_run as megatron_run
 from .machine import PRECISIONS as PRECISIONS
 from .machine import catalog_machine as catalog_machine
+from .measured_parts import kernel_errors as kernel_errors
 from .parallelism import Strategy as Strategy
 from .parallelism_splits import parallelism_comparison as parallelism_comparison
 from .pipeline_schedule import SCHEDULE_KINDS as SCHEDULE_KINDS

@@ -18,6 +18,7 @@ from railcore.training.transformer import Transformer
 # Kernels of products and attention, which count their own starts: four and one forward, eight and one backward.
 _OTHER_KERNELS = (5, 9)
 _BACKWARD_ATTENTION_KERNELS = 3  # a sum over each row, the gradients, and a cast of that of the queries
+NORM_KERNELS = (1, 3)  # of a compiled norm, forward and backward, with two sums for the gradients of its weights
 _EXPERT_LAYERS = 2  # linear layers of an expert: gate and up in one, and down
 _COMMON_OPERATORS = (28, 14)  # forward and backward, whatever the experts are; see host_operators
 _GRAPHED_OPERATORS = (17, 4)  # of them, what a graph of router and preprocessing holds
@@ -105,11 +106,9 @@ def attention_times(model: Transformer, machine: Machine, runtime: Runtime, head
     Seconds forward and backward.
     """
     if runtime.fused_attention:
-        sides, fp8 = (model.query_dim, model.value_dim), runtime.fp8_attention and machine.narrow
-        flops = heads * tokens * sum(sides) * attention_keys(machine, model)
-        forward, backward = machine.attention_shares(runtime.attention, heads, tokens, *sides, fp8)
-        work, rate, start = backward_attention_work(*sides), machine.rates.bf16_rate, machine.host.kernel_s
-        return flops / (rate * forward) + start, work * flops / (rate * backward) + _BACKWARD_ATTENTION_KERNELS * start
+        keys, fp8 = attention_keys(machine, model), runtime.fp8_attention and machine.narrow
+        dims = model.query_dim, model.value_dim
+        return fused_attention_times(machine, runtime.attention, heads, tokens, keys, *dims, fp8)
     s = model.sequence_length
     sides = (s, model.query_dim), (model.value_dim, s)
     passes = [product_passes(machine, tokens, n, k, heads, aligned=True) for n, k in sides]
@@ -117,6 +116,37 @@ def attention_times(model: Transformer, machine: Machine, runtime: Runtime, head
     moved = (9, 11) if runtime.dropout else (4, 6)
     softmax = [size * heads * tokens * s / machine.hbm_Bps + machine.host.kernel_s for size in moved]
     return forward + softmax[0], inputs + weights + softmax[1]
+
+
+def fused_attention_times(
+    machine: Machine,
+    kernel: str,
+    heads: Any,
+    tokens: Any,
+    keys: float,
+    query_dim: float,
+    value_dim: float,
+    fp8: bool = False,
+) -> tuple[Any, Any]:
+    """Times of one causal attention: heads x tokens x keys x (query_dim + value_dim) FLOPs forward.
+
+    Parameters
+    ----------
+    machine, kernel, fp8
+        As for `Machine.attention_shares`.
+    heads, tokens, keys
+        Heads of all sequences; queries of a sequence; s without a window, for the mask leaves half of these pairs.
+    query_dim, value_dim
+        Elements of a head.
+
+    Returns
+    -------
+    Seconds forward and backward.
+    """
+    flops = heads * tokens * keys * (query_dim + value_dim)
+    forward, backward = machine.attention_shares(kernel, heads, tokens, query_dim, value_dim, fp8)
+    work, rate, start = backward_attention_work(query_dim, value_dim), machine.rates.bf16_rate, machine.host.kernel_s
+    return flops / (rate * forward) + start, work * flops / (rate * backward) + _BACKWARD_ATTENTION_KERNELS * start
 
 
 def elementwise_times(rank: Rank, machine: Machine) -> Passes:
@@ -136,11 +166,10 @@ def elementwise_times(rank: Rank, machine: Machine) -> Passes:
     turned = model.rope_dim * (model.heads + 1) if model.kv_rank else model.head_dim * (model.heads + model.kv_heads)
     rotary = 0.0 if model.positions else 4 * turned / t
     ordered = ordered_bytes(rank) * mixtures / t
-    norms, mask, activation = _norm_bytes(runtime, machine), int(runtime.dropout), (4 * matrices - 2) * wide
-    if runtime.compiles:
-        activation = activation / machine.memory.activation_backward_share
-    forward = narrow * (norms[0] + mask) + 2 * matrices * wide + rotary + ordered
-    backward = narrow * (norms[1] + 5 * mask) + activation + rotary + ordered
+    norm, activation = norm_bytes(runtime, machine), activation_bytes(runtime, machine, matrices)
+    residual, mask = 4 if runtime.compiles else 6, int(runtime.dropout)
+    forward = narrow * (norm[0] + residual + mask) + activation[0] * wide + rotary + ordered
+    backward = narrow * (norm[1] + 2 + 5 * mask) + activation[1] * wide + rotary + ordered
     of_experts = [rank.copies * mixtures / t * size for size in expert_kernel_bytes(model)]
     forward, backward = forward + of_experts[0], backward + of_experts[1]
     if runtime.eager:
@@ -151,22 +180,31 @@ def elementwise_times(rank: Rank, machine: Machine) -> Passes:
         forward, backward = forward + more[0], backward + more[1]
     counts = machine.host.forward_operators, machine.host.backward_operators
     kernels = [max(n - other, 0) for n, other in zip(counts, _OTHER_KERNELS, strict=True)]
-    if runtime.compiles:  # norms, in the backward pass with two sums for their weights; positions; activation
-        kernels = [blocks + 2, 3 * blocks + 2]
+    if runtime.compiles:  # norms, positions, activation
+        kernels = [blocks * n + 2 for n in NORM_KERNELS]
     starts = [n * machine.host.kernel_s for n in kernels]
     moved = [rank.tokens * size / machine.hbm_Bps for size in (forward, backward)]
     return Passes(moved[0] + starts[0], moved[1] + starts[1])
 
 
-def _norm_bytes(runtime: Runtime, machine: Machine) -> tuple[float, float]:
-    """Bytes of an element of a norm and its residual, forward and backward, at the bandwidth that kernels reach.
+def norm_bytes(runtime: Runtime, machine: Machine) -> tuple[float, float]:
+    """Bytes of an element of a norm, forward and backward, at the bandwidth of a copy.
 
-    A norm moves 4 and 6, and a residual 6 and 2. In one compiled kernel a residual moves 4 and 2; a norm 4 and 10, at
-    its own share of the bandwidth.
+    Forward 4, backward 6; a compiled one reads both operands again for the gradients of its weights, 4 more, and
+    reaches the machine's shares of that bandwidth.
     """
     if runtime.compiles:
-        return 4 / machine.memory.norm_share + 4, 10 / machine.memory.norm_backward_share + 2
-    return 4 + 6, 6 + 2
+        return 4 / machine.memory.norm_share, 10 / machine.memory.norm_backward_share
+    return 4, 6
+
+
+def activation_bytes(runtime: Runtime, machine: Machine, matrices: int) -> tuple[float, float]:
+    """Bytes of an element of the activation function, forward and backward, at the bandwidth of a copy.
+
+    Gated (3 matrices) 6 and 10, else 4 and 6; a compiled one reaches the machine's share of it backward.
+    """
+    share = machine.memory.activation_backward_share if runtime.compiles else 1.0
+    return 2 * matrices, (4 * matrices - 2) / share
 
 
 def gated_kernel_bytes(model: Transformer, narrow: Any, wide: Any, rotary: Any, tensor: Any) -> tuple[Any, Any]:
@@ -328,9 +366,8 @@ def logits_time(rank: Rank, machine: Machine) -> Any:
 def loss_time(runtime: Runtime, machine: Machine, logits: Any) -> Any:
     """Of cross entropy in both passes, without products [s]."""
     moved = FUSED_LOSS_BYTES if runtime.fused_loss or runtime.compiles else LOSS_BYTES
-    if runtime.compiles:
-        moved = moved / machine.memory.loss_share
-    return moved * logits / machine.hbm_Bps
+    share = machine.memory.loss_share if runtime.compiles else 1.0
+    return moved / share * logits / machine.hbm_Bps
 
 
 def projection_time(rank: Rank, machine: Machine) -> Any:

@@ -147,7 +147,7 @@ class Machine:
     def attention_shares(
         self, kernel: str, heads: Any, tokens: Any, query_dim: float = 128, value_dim: float = 128, fp8: bool = False
     ) -> tuple[Any, Any]:
-        """Shares of bf16_rate that a kernel of fused attention reaches, forward and backward: f / (1 + L / s + P q / r).
+        """Shares of bf16_rate that fused attention reaches, forward and backward: f / (1 + L / s + P q / r).
 
         - f: of long sequences of many heads, from the kernel's share of both passes and attention_backward_share.
         - L, the ramp: of a sequence of s tokens, what tiles on the diagonal compute in vain, and what a kernel does

@@ -32,8 +32,8 @@ class GpuRates:
 
     linear_rate, bf16_rate: dense peak in the precision of the linear layers, and in bf16 [FLOP/s].
     linear_fraction, bf16_fraction: share of it that large matrix products sustain, see `product_share_row`.
-    attention_fraction: share of bf16_rate that the best fused attention reaches in both passes, on ATTENTION_HEADS heads
-        of ATTENTION_TOKENS tokens.
+    attention_fraction: share of bf16_rate that the best fused attention reaches in both passes, on ATTENTION_HEADS
+        heads of ATTENTION_TOKENS tokens.
     processors: over which the tiles of a product are spread.
     rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest is waited for.
     unaligned_share: factor on the rate of products whose weights have a side that 64 does not divide.
@@ -74,8 +74,8 @@ class GpuMemory:
     memory_bytes: size, as the driver reports it [bytes].
     memory_Bps, memory_fraction: bandwidth [bytes/s], and the share of it that kernels reach.
     cast_fraction: share of it that casts to the format of linear layers reach.
-    norm_share, norm_backward_share, activation_backward_share, loss_share: of that bandwidth, which compiled kernels reach
-        that reduce, or compute much for each element.
+    norm_share, norm_backward_share, activation_backward_share, loss_share: of that bandwidth, which compiled kernels
+        reach that reduce, or compute much for each element.
     adam_extra_bytes: that pass HBM in the time that Adam's kernel takes for a parameter beyond its bytes.
     reserved_bytes: for the runtime's context, its communication buffers and fragments [bytes].
     """

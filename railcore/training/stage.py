@@ -124,9 +124,8 @@ def stage_costs(
     # Once an iteration.
     host, host_link_bytes = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
     host_s = host_link_bytes / host.host_Bps + (runtime.update_bytes + runtime.clip_bytes) / host.host_memory_Bps
-    one_kernel = runtime.update_bytes + machine.memory.adam_extra_bytes
-    update_bytes = (EAGER_UPDATE_BYTES if runtime.eager else one_kernel) + runtime.clip_bytes
-    rows["optimizer_s"] = 0.0 if offloads_optimizer else update_bytes / machine.hbm_Bps * updated
+    clip_s = runtime.clip_bytes / machine.hbm_Bps
+    rows["optimizer_s"] = 0.0 if offloads_optimizer else (adam_time(runtime, machine) + clip_s) * updated
     rows["offload_s"] = host_s * updated if offloads_optimizer else 0.0
     copied = runtime.eager * replicas_exchange(columns["sharding"], "gradients", "backward")
     rows["copies_s"] = copied * COPY_BYTES / machine.hbm_Bps * sum(most)
@@ -136,6 +135,12 @@ def stage_costs(
     rows["once_s"] += runtime.waiting_operators * host.launch_s
     rows["spread"] = machine.rates.rank_spread * _expected_maximum(gpus)
     return StageCosts(rows, states)
+
+
+def adam_time(runtime: Runtime, machine: Machine) -> float:
+    """Of a parameter, in one kernel for all that the optimizer does, or in one for each operator [s]."""
+    one_kernel = runtime.update_bytes + machine.memory.adam_extra_bytes
+    return (EAGER_UPDATE_BYTES if runtime.eager else one_kernel) / machine.hbm_Bps
 
 
 def _layer_counts(
