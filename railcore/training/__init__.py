@@ -26,9 +26,9 @@ Read the modules in this order:
     critical_path, iteration            step 4, and `iteration_time` with its breakdown
 
 Bytes of a step go on from `exchanges` (a micro-batch on one rank) to `transfers` (the step), `traffic` (each pair of
-GPUs, each NIC) and `network.topology.routed_flows` (each link). Beside them stand published runs and the model's
-errors (`runs`, `run_file`, `prediction_error`), what people paste (launch lines of Megatron-LM: `launch_lines`,
-`launch_arguments`; a config.json: `hugging_face`), and scaling laws (`scaling_laws`).
+GPUs, each NIC) and `network.topology.routed_flows` (each link). Beside them stand published runs and the model's errors
+(`runs`, `run_file`, `prediction_error`; of kernels alone `measured_parts`), what people paste (launch lines of
+Megatron-LM: `launch_lines`, `launch_arguments`; a config.json: `hugging_face`), and scaling laws (`scaling_laws`).
 """
 
 import lazy_loader
