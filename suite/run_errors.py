@@ -52,7 +52,7 @@ MECHANISMS: Mapping[str, Off] = {
     "the slowest GPU": {"rank_spread": 0.0},
     "compute lost to collectives beside it": {"collective_processors": 0, "overlap_slowdown": 1.0},
     "contention for the memory": {"memory_contention": False},
-    "host between iterations": {"iteration_host_s": 0.0},
+    "host between iterations": {"waiting_operators": 0},
     "HB links": {"hb_Bps": UNLIMITED_BANDWIDTH, "hb_latency_s": 0.0},
     "NICs": {"nic_Bps": UNLIMITED_BANDWIDTH, "nic_latency_s": 0.0},
     "attention": "attention_s",

@@ -22,7 +22,6 @@ STILL = catalog_machine("DGX H100").changed(
     launch_s=0.0,
     hb_Bps=1e30,
     nic_Bps=1e30,
-    iteration_host_s=0.0,
 )
 BOTH = replace(MODERN, schedule="dualpipe")
 

@@ -429,7 +429,7 @@ def test_the_code_of_ethernet():
         ("A100", "nic_fraction", 24, 25),
         ("H100", "matmul_fraction_bf16", 794.5, 989),
         ("H100", "matmul_fraction_fp8", 1402.6, 1979),
-        ("H100", "memory_fraction", 2.97, 3.35),
+        ("H100", "memory_fraction", 3.008, 3.35),
         ("H100", "hb_fraction", 370, 450),
         ("H100", "nic_fraction", 365.84, 8 * 50),
         ("GH200", "matmul_fraction_bf16", 828.6, 989),

@@ -347,7 +347,8 @@ def test_on_an_ideal_machine_compute_is_the_models_flops(name, runtime):
     model, gpu = replace(MODELS[name], kv_heads=MODELS[name].heads), A100
     fractions = {field: 1.0 for field in gpu.values if field.endswith("_fraction")}
     ideal = free(gpu).changed(processors=1, memory_Bps=machine.UNLIMITED_BANDWIDTH, kernel_s=0.0, **fractions)
-    ideal = ideal.changed(attention_ramp=0.0, attention_kernels=())
+    none = {f"attention_{name}": 0.0 for name in ("ramp", "ramp_backward", "tail", "tail_backward")}
+    ideal = ideal.changed(**none, attention_backward_share=1.0, attention_kernels=())
     strategy = ONE | {"tensor": 4, "context": 2, "data": 3, "micro_batch": 2, "global_batch": 12}
     ours = iteration_times(model, ideal, strategy, SOFTWARE[runtime])
     flops = {kind: 12 * float(x) / (24 * gpu.rates.bf16_rate) for kind, x in model.forward_flops(causal=False).items()}

@@ -48,6 +48,7 @@ def test_columns_hold_known_names():
         "expert_overlap": {"", "0", "1"},
         "graphs": {"", "none", "parts", "whole"},
         "gradient_bytes": {"", "2", "4"},
+        "fp8_attention": {"", "0", "1"},
     }
     for name, values in known.items():
         assert set(ROWS[name].astype(str)) <= set(values), name

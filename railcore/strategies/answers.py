@@ -38,7 +38,6 @@ _FIELDS = {  # of a machine, by parameters of the catalog's efficiencies with an
     **dict.fromkeys(("reserved_memory", *RESERVED), "reserved_bytes"),
     "host_memory_bandwidth": "host_memory_Bps",
     "launch_time": "launch_s",
-    "iteration_host_time": "iteration_host_s",
     "peer_bandwidth": "peer_Bps",
 }
 _COUNTED = ("processors", "collective_processors")  # fields that are whole numbers

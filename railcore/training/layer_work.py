@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.training.machine import Machine
+from railcore.training.machine import Machine, backward_attention_work
 from railcore.training.products import at_spare_power, expert_way, product_passes
 from railcore.training.rank import Rank
 from railcore.training.recompute import ordered_bytes
@@ -17,10 +17,14 @@ from railcore.training.transformer import Transformer
 
 # Kernels of products and attention, which count their own starts: four and one forward, eight and one backward.
 _OTHER_KERNELS = (5, 9)
+_BACKWARD_ATTENTION_KERNELS = 3  # a sum over each row, the gradients, and a cast of that of the queries
+NORM_KERNELS = (1, 3)  # of a compiled norm, forward and backward, with two sums for the gradients of its weights
 _EXPERT_LAYERS = 2  # linear layers of an expert: gate and up in one, and down
 _COMMON_OPERATORS = (28, 14)  # forward and backward, whatever the experts are; see host_operators
 _GRAPHED_OPERATORS = (17, 4)  # of them, what a graph of router and preprocessing holds
-LOSS_BYTES = 32  # of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6
+# Bytes of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6; in kernels that
+# store nothing in fp32: maximum 2, sum 2, gradient 4.
+LOSS_BYTES, FUSED_LOSS_BYTES = 32, 8
 
 
 class Passes(NamedTuple):
@@ -85,34 +89,22 @@ def linear_times(rank: Rank, machine: Machine) -> Products:
     return Products(*(sum(kind) for kind in zip(*times, strict=True)))
 
 
-def attention_keys(machine: Machine, runtime: Runtime, model: Transformer, tokens: Any) -> Any:
-    """Keys that a query meets, divided by the share of bf16_rate that fused attention reaches on them.
+def attention_keys(machine: Machine, model: Transformer) -> float:
+    """Keys that a query meets, averaged over the layers.
 
     Of the s^2 pairs of a sequence a window of w keys leaves w (2 - w / s) s; window_keys more for its tiles and masks.
-
-    Parameters
-    ----------
-    machine, runtime, model
-        GPU, kernel of attention, and the layers' spans and heads.
-    tokens
-        Of the sequence on a rank, s / c.
-
-    Returns
-    -------
-    Keys, averaged over the layers, of the shape of tokens.
     """
     s, more = model.sequence_length, machine.rates.window_keys
-    keys = sum(share * min(s, most * (2 - most / s) + more * (most < s)) for share, most in model.attention_spans())
-    return keys / machine.attention_share(runtime.attention, tokens, model.query_dim, model.value_dim)
+    return sum(share * min(s, most * (2 - most / s) + more * (most < s)) for share, most in model.attention_spans())
 
 
 def attention_times(model: Transformer, machine: Machine, runtime: Runtime, heads: Any, tokens: Any) -> tuple[Any, Any]:
     """Times of attention: scores, softmax, and their product with the values.
 
     Fused: b a / t heads with s^2 / c FLOPs for each of d_query + d_value elements, which is half of what all pairs of
-    queries and keys take, since attention is causal; at the kernel's share of the bf16 rate (`attention_keys`), and 2.5
-    times as long backward. Unfused: two products a head forward and four backward, whatever the window, and a softmax
-    that moves 4 bytes a score forward and 6 backward, with dropout 5 more in both.
+    queries and keys take, since attention is causal; `backward_attention_work` times as many backward; at
+    `Machine.attention_shares`. Unfused: two products a head forward and four backward, whatever the window, and a
+    softmax that moves 4 bytes a score forward and 6 backward, with dropout 5 more in both.
 
     Parameters
     ----------
@@ -126,10 +118,9 @@ def attention_times(model: Transformer, machine: Machine, runtime: Runtime, head
     Seconds forward and backward.
     """
     if runtime.fused_attention:
-        elements = heads * tokens * (model.query_dim + model.value_dim)
-        keys = attention_keys(machine, runtime, model, tokens)
-        forward = elements * keys / machine.rates.bf16_rate + machine.host.kernel_s
-        return forward, 2.5 * forward
+        keys, fp8 = attention_keys(machine, model), runtime.fp8_attention and machine.narrow
+        dims = model.query_dim, model.value_dim
+        return fused_attention_times(machine, runtime.attention, heads, tokens, keys, *dims, fp8)
     s = model.sequence_length
     sides = (s, model.query_dim), (model.value_dim, s)
     passes = [product_passes(machine, tokens, n, k, heads, aligned=True) for n, k in sides]
@@ -139,13 +130,45 @@ def attention_times(model: Transformer, machine: Machine, runtime: Runtime, head
     return forward + softmax[0], inputs + weights + softmax[1]
 
 
+def fused_attention_times(
+    machine: Machine,
+    kernel: str,
+    heads: Any,
+    tokens: Any,
+    keys: float,
+    query_dim: float,
+    value_dim: float,
+    fp8: bool = False,
+) -> tuple[Any, Any]:
+    """Times of one causal attention: heads x tokens x keys x (query_dim + value_dim) FLOPs forward.
+
+    Parameters
+    ----------
+    machine, kernel, fp8
+        As for `Machine.attention_shares`.
+    heads, tokens, keys
+        Heads of all sequences; queries of a sequence; s without a window, for the mask leaves half of these pairs.
+    query_dim, value_dim
+        Elements of a head.
+
+    Returns
+    -------
+    Seconds forward and backward.
+    """
+    flops = heads * tokens * keys * (query_dim + value_dim)
+    forward, backward = machine.attention_shares(kernel, heads, tokens, query_dim, value_dim, fp8)
+    work, rate, start = backward_attention_work(query_dim, value_dim), machine.rates.bf16_rate, machine.host.kernel_s
+    return flops / (rate * forward) + start, work * flops / (rate * backward) + _BACKWARD_ATTENTION_KERNELS * start
+
+
 def elementwise_times(rank: Rank, machine: Machine) -> Passes:
     """Times of all other kernels: norms, residuals, activation, positions, order of tokens.
 
-    They move their operands through HBM once, and each has its start. Eager software moves more in the backward pass: a
-    norm's operands for the gradients of its weights, gradients that are added at every residual, a product's gradient
-    that is summed for its bias, and gradients of queries, keys and values that are joined; and what
-    `gated_kernel_bytes` says.
+    They move their operands through HBM once, and each has its start. Compiled ones add the residual in the norm's
+    kernel; they reach the machine's shares of the bandwidth, and a norm reads its operands again for the gradients of
+    its weights. Eager software moves more in the backward pass: the same operands, gradients that are added at every
+    residual, a product's gradient that is summed for its bias, and gradients of queries, keys and values that are
+    joined; and what `gated_kernel_bytes` says.
     """
     model, runtime, t, mixtures = rank.model, rank.runtime, rank.tensor, rank.mixtures
     blocks, matrices = 1 if model.parallel_block else 2, model.ffn_matrices
@@ -155,8 +178,10 @@ def elementwise_times(rank: Rank, machine: Machine) -> Passes:
     turned = model.rope_dim * (model.heads + 1) if model.kv_rank else model.head_dim * (model.heads + model.kv_heads)
     rotary = 0.0 if model.positions else 4 * turned / t
     ordered = ordered_bytes(rank) * mixtures / t
-    forward = narrow * (4 + (7 if runtime.dropout else 6)) + 2 * matrices * wide + rotary + ordered
-    backward = narrow * (8 + (5 if runtime.dropout else 0)) + (4 * matrices - 2) * wide + rotary + ordered
+    norm, activation = norm_bytes(runtime, machine), activation_bytes(runtime, machine, matrices)
+    residual, mask = 4 if runtime.compiles else 6, int(runtime.dropout)
+    forward = narrow * (norm[0] + residual + mask) + activation[0] * wide + rotary + ordered
+    backward = narrow * (norm[1] + 2 + 5 * mask) + activation[1] * wide + rotary + ordered
     of_experts = [rank.copies * mixtures / t * size for size in expert_kernel_bytes(model)]
     forward, backward = forward + of_experts[0], backward + of_experts[1]
     if runtime.eager:
@@ -166,9 +191,32 @@ def elementwise_times(rank: Rank, machine: Machine) -> Passes:
         more = gated_kernel_bytes(model, narrow, wide, rotary, t)
         forward, backward = forward + more[0], backward + more[1]
     counts = machine.host.forward_operators, machine.host.backward_operators
-    starts = [max(n - other, 0) * machine.host.kernel_s for n, other in zip(counts, _OTHER_KERNELS, strict=True)]
+    kernels = [max(n - other, 0) for n, other in zip(counts, _OTHER_KERNELS, strict=True)]
+    if runtime.compiles:  # norms, positions, activation
+        kernels = [blocks * n + 2 for n in NORM_KERNELS]
+    starts = [n * machine.host.kernel_s for n in kernels]
     moved = [rank.tokens * size / machine.hbm_Bps for size in (forward, backward)]
     return Passes(moved[0] + starts[0], moved[1] + starts[1])
+
+
+def norm_bytes(runtime: Runtime, machine: Machine) -> tuple[float, float]:
+    """Bytes of an element of a norm, forward and backward, at the bandwidth of a copy.
+
+    Forward 4, backward 6; a compiled one reads both operands again for the gradients of its weights, 4 more, and
+    reaches the machine's shares of that bandwidth.
+    """
+    if runtime.compiles:
+        return 4 / machine.memory.norm_share, 10 / machine.memory.norm_backward_share
+    return 4, 6
+
+
+def activation_bytes(runtime: Runtime, machine: Machine, matrices: int) -> tuple[float, float]:
+    """Bytes of an element of the activation function, forward and backward, at the bandwidth of a copy.
+
+    Gated (3 matrices) 6 and 10, else 4 and 6; a compiled one reaches the machine's share of it backward.
+    """
+    share = machine.memory.activation_backward_share if runtime.compiles else 1.0
+    return 2 * matrices, (4 * matrices - 2) / share
 
 
 def gated_kernel_bytes(model: Transformer, narrow: Any, wide: Any, rotary: Any, tensor: Any) -> tuple[Any, Any]:
@@ -328,10 +376,18 @@ def host_waits(rank: Rank, machine: Machine, gpu: Passes) -> Passes:
 
 
 def logits_time(rank: Rank, machine: Machine) -> Any:
-    """Compute of logits and loss, in bf16: three products of u x V / t, h, and the loss [s]."""
+    """Compute of logits and loss, in bf16: three products of u x V / t, h, beside the loss, and the loss [s]."""
     columns, moved = rank.model.vocabulary / rank.tensor, rank.runtime.gradient_result_bytes
     products = product_passes(machine, rank.tokens, columns, rank.model.hidden, gradient_bytes=moved, aligned=True)
-    return sum(products) + LOSS_BYTES * rank.tokens * columns / machine.hbm_Bps
+    loss_s = loss_time(rank.runtime, machine, rank.tokens * columns)
+    return at_spare_power(sum(products), machine.bf16_clock_gain, machine.rates.spare_power * loss_s) + loss_s
+
+
+def loss_time(runtime: Runtime, machine: Machine, logits: Any) -> Any:
+    """Of cross entropy in both passes, without products [s]."""
+    moved = FUSED_LOSS_BYTES if runtime.fused_loss or runtime.compiles else LOSS_BYTES
+    share = machine.memory.loss_share if runtime.compiles else 1.0
+    return moved / share * logits / machine.hbm_Bps
 
 
 def projection_time(rank: Rank, machine: Machine) -> Any:

@@ -17,6 +17,7 @@ from railcore.training.formats import FORMATS, LinearFormat
 from railcore.training.group_shares import Fabric, group_shares
 from railcore.training.link_times import Latencies, LinkTimes, all_reduce_links, gather_links
 from railcore.training.machine_parts import (
+    ATTENTION_HEADS,
     ATTENTION_TOKENS,
     PART_OF,
     PARTS,
@@ -39,7 +40,14 @@ from railcore.training.rank_order import GroupLevels
 
 PRECISIONS = tuple(FORMATS)
 ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn", "cudnn_2025")
-_ATTENTION_SHAPES = ("head64", "mla")  # heads of 64, and of latent attention, whose queries are longer than its values
+_LONG_TAILS = ("flash1", "flash2")  # kernels that do not order their blocks by length
+# Heads of 64, of all kernels and of one; of latent attention, whose queries are longer than its values; in fp8.
+_ATTENTION_SHAPES = ("head64", "flash2_head64", "mla", "fp8", "mla_fp8")
+_COMMON_KERNELS = (  # rows of "all" that are fields of the same name
+    *("attention_backward_share", "attention_ramp", "attention_ramp_backward"),
+    *("attention_tail", "attention_tail_flash2", "attention_tail_backward"),
+    *("norm_share", "norm_backward_share", "activation_backward_share", "loss_share", "adam_extra_bytes"),
+)
 _WINDOW = 128  # keys of the window that rows of attention_fraction_window are of
 _DOMAIN_ROWS = {  # fields of DomainCollectives, and rows of a GPU or of "all" GPUs in efficiencies
     "domain_call_latency_s": "domain_call_latency",
@@ -167,30 +175,49 @@ class Machine:
         """The same of products in bf16."""
         return max(self.rates.bf16_full_clock / self.rates.bf16_fraction, 1.0)
 
-    def attention_share(
-        self, kernel: str, tokens: ArrayLike, query_dim: float = 128, value_dim: float = 128
-    ) -> np.ndarray:
-        """Share of bf16_rate that a kernel of fused attention reaches: g f (1 + r / 4,096) / (1 + r / s), r the ramp.
+    def attention_shares(
+        self, kernel: str, heads: Any, tokens: Any, query_dim: float = 128, value_dim: float = 128, fp8: bool = False
+    ) -> tuple[Any, Any]:
+        """Shares of bf16_rate that fused attention reaches, forward and backward: f / (1 + L / s + P q / r).
+
+        - f: of long sequences of many heads, from the kernel's share of both passes and attention_backward_share.
+        - L, the ramp: of a sequence of s tokens, what tiles on the diagonal compute in vain, and what a kernel does
+          once for each token.
+        - P q / r, the tail: of r queries, heads times tokens, the last q of a processor, while the P others are idle.
 
         Parameters
         ----------
         kernel
-            Of ATTENTION_KERNELS; f is its share. Where it has no row of its own, it is that of the same kernel without
-            a year, or of the best one.
-        tokens
-            s, of a sequence.
+            Of ATTENTION_KERNELS. Where it has no share of its own, it has that of the same kernel without a year, or of
+            the best one.
+        heads, tokens
+            Of all sequences of a kernel, and of one sequence; they broadcast.
         query_dim, value_dim
-            Elements of a head. g is what is left of f for heads of 64 or fewer, and for latent attention.
+            Elements of a head. Heads of 64 or fewer, and latent attention, have factors in attention_shapes.
+        fp8
+            Whether its products are in fp8, where the GPU has a factor for that.
 
         Returns
         -------
-        Shares, of the shape of tokens.
+        Shares forward and backward, of the shape of heads and tokens.
         """
-        rates, kernels = self.rates, dict(self.rates.attention_kernels)
+        rates, kernels, shapes = self.rates, dict(self.rates.attention_kernels), dict(self.rates.attention_shapes)
         share = kernels.get(kernel, kernels.get(kernel.partition("_")[0], rates.attention_fraction))
         shape = "head64" if query_dim <= 64 else "mla" if query_dim != value_dim else ""
-        share, ramp = share * dict(rates.attention_shapes).get(shape, 1.0), rates.attention_ramp
-        return np.asarray(share * (1 + ramp / ATTENTION_TOKENS) / (1 + ramp / np.asarray(tokens)))
+        names = [f"{shape}_fp8".strip("_")] * fp8 + [f"{kernel}_{shape}", shape]
+        share = share * next((shapes[name] for name in names if name in shapes), 1.0)
+        backward, work = rates.attention_backward_share, backward_attention_work(query_dim, value_dim)
+        share = share * (1 + work / backward) / (1 + work)  # forward
+        tail = rates.attention_tail_flash2 if kernel in _LONG_TAILS else rates.attention_tail
+
+        def reached(rate: float, ramp: float, queries: float) -> Any:
+            lost = ramp / ATTENTION_TOKENS + rates.processors * queries / (ATTENTION_HEADS * ATTENTION_TOKENS)
+            return rate * (1 + lost) / (1 + ramp / tokens + rates.processors * queries / (heads * tokens))
+
+        return (
+            reached(share, rates.attention_ramp, tail),
+            reached(share * backward, rates.attention_ramp_backward, rates.attention_tail_backward),
+        )
 
     @property
     def hbm_Bps(self) -> float:
@@ -390,6 +417,14 @@ class Machine:
         return np.where(same_domain, hb, nic), call_latency + np.where(same_domain, hb_latency, nic_latency)
 
 
+def backward_attention_work(query_dim: float, value_dim: float) -> float:
+    """FLOPs of fused attention backward over those forward: it makes the scores again, and four gradients.
+
+    Forward 1 product of queries and one of values; backward 3 and 2: 2.5 where both have as many elements.
+    """
+    return (3 * query_dim + 2 * value_dim) / (query_dim + value_dim)
+
+
 @checked
 def catalog_machine(
     platform: str,
@@ -456,7 +491,6 @@ def catalog_machine(
         "reserved_bytes": reserved_memory(),
         "launch_s": common["launch_time"],
         "kernel_launch_s": common["kernel_launch_time"],
-        "iteration_host_s": common["iteration_host_time"],
         "forward_operators": int(common["forward_operators"]),
         "backward_operators": int(common["backward_operators"]),
         "dropless_serial_share": common["dropless_serial_share"],
@@ -490,8 +524,10 @@ def catalog_machine(
     values |= {
         "cast_fraction": (share if cast_row in share else common)[cast_row],
         "attention_kernels": tuple(kernels.items()),
-        "attention_shapes": tuple((name, value / best) for name, value in shapes.items()),
-        "attention_ramp": common["attention_ramp"],
+        "attention_shapes": tuple(
+            (name, value / kernels.get(name.rpartition("_")[0], best)) for name, value in shapes.items()
+        ),
+        **{name: common[name] for name in _COMMON_KERNELS},
         "window_keys": 2 * _WINDOW * (small / share.get("attention_fraction_window", small) - 1),
         "unaligned_share": share.get("unaligned_share", 1.0),
         "whole_waves": bool(share.get("whole_waves", 0.0)),

@@ -24,7 +24,7 @@ from railcore.training.group_shares import Fabric
 
 PositiveRate = Annotated[float, Range(0, infinite=True, above_0=True)]  # 1/s; infinity: takes no time
 
-ATTENTION_TOKENS = 4096  # of the sequences on which rates of attention are given
+ATTENTION_TOKENS, ATTENTION_HEADS = 4096, 128  # of a sequence, and of all sequences: of which rates of attention are
 
 
 @checked
@@ -38,7 +38,8 @@ class GpuRates:
     linear_full_clock, bf16_full_clock: the same at full clock, where pauses leave power; not below the sustained ones.
     linear_epilogue_rate, bf16_epilogue_rate: results that the ends of a product's tiles write, beside which nothing
         else runs on the processor [1/s].
-    attention_fraction: share of bf16_rate that the best fused attention reaches, on ATTENTION_TOKENS tokens.
+    attention_fraction: share of bf16_rate that the best fused attention reaches in both passes, on ATTENTION_HEADS
+        heads of ATTENTION_TOKENS tokens.
     processors: over which the tiles of a product are spread.
     spare_power: share of the time of other kernels by which their spare power shortens the products beside them.
     whole_waves: whether libraries run whole waves of tiles over all processors; else they split what is left.
@@ -46,9 +47,13 @@ class GpuRates:
     grouped_epilogue_share: of the epilogue rate that it reaches.
     rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest is waited for.
     unaligned_share: factor on the rate of products whose weights have a side that 64 does not divide.
-    attention_ramp: tokens of a sequence at which attention has half of its rate for long ones.
+    attention_backward_share: of its rate forward that attention reaches backward.
+    attention_ramp, attention_ramp_backward: tokens of a sequence at which attention has half of its rate for long ones.
+    attention_tail, attention_tail_flash2, attention_tail_backward: queries for which a processor is busy while others
+        are out of work: forward, with the first two FlashAttentions, and backward.
     attention_kernels: names of other attention kernels, and their attention_fraction.
-    attention_shapes: factors on attention_fraction, for heads of 64 elements ("head64") and latent attention ("mla").
+    attention_shapes: factors on attention_fraction, for heads of 64 elements ("head64"; of a kernel "flash2_head64"),
+        latent attention ("mla"), and both in fp8 ("fp8", "mla_fp8").
     window_keys: keys that a window takes more than it has, for whole tiles and masks.
     """
 
@@ -68,7 +73,12 @@ class GpuRates:
     grouped_start_s: Seconds = 0.0
     grouped_epilogue_share: PositiveShare = 1.0
     unaligned_share: PositiveShare = 1.0
+    attention_backward_share: PositiveShare = 1.0
     attention_ramp: NonNegative = 0.0
+    attention_ramp_backward: NonNegative = 0.0
+    attention_tail: NonNegative = 0.0
+    attention_tail_flash2: NonNegative = 0.0
+    attention_tail_backward: NonNegative = 0.0
     attention_kernels: tuple[tuple[str, float], ...] = ()
     attention_shapes: tuple[tuple[str, float], ...] = ()
     window_keys: NonNegative = 0.0
@@ -82,6 +92,9 @@ class GpuMemory:
     memory_bytes: size, as the driver reports it [bytes].
     memory_Bps, memory_fraction: bandwidth [bytes/s], and the share of it that kernels reach.
     cast_fraction: share of it that casts to the format of linear layers reach.
+    norm_share, norm_backward_share, activation_backward_share, loss_share: of that bandwidth, which compiled kernels
+        reach that reduce, or compute much for each element.
+    adam_extra_bytes: that pass HBM in the time that Adam's kernel takes for a parameter beyond its bytes.
     reserved_bytes: for the runtime's context, its communication buffers and fragments [bytes].
     """
 
@@ -90,6 +103,11 @@ class GpuMemory:
     memory_fraction: PositiveShare
     reserved_bytes: Bytes
     cast_fraction: PositiveShare
+    norm_share: PositiveShare = 1.0
+    norm_backward_share: PositiveShare = 1.0
+    activation_backward_share: PositiveShare = 1.0
+    loss_share: PositiveShare = 1.0
+    adam_extra_bytes: NonNegative = 0.0
 
 
 @checked
@@ -158,7 +176,6 @@ class HostWork:
     kernel_s: idle time of the GPU between two kernels [s].
     launch_s, kernel_launch_s: time to start one operator from Python, and one of the kernels that a library starts in a
         loop; they count where the GPU is faster [s].
-    iteration_host_s: work once an iteration, while the GPU waits [s].
     forward_operators, backward_operators: that the host starts for a layer without experts.
     dropless_serial_share: share of the shorter of the GPU's and the host's time that does not overlap with the longer,
         where the host waits for the numbers of tokens of each expert.
@@ -169,7 +186,6 @@ class HostWork:
     kernel_s: Seconds
     launch_s: Seconds
     kernel_launch_s: Seconds
-    iteration_host_s: Seconds
     forward_operators: NonNegativeInt
     backward_operators: NonNegativeInt
     dropless_serial_share: Share

@@ -93,9 +93,10 @@ def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int)
     split = (columns["micro_batch"], t, c, strategy.sequence_parallel, columns["recompute"])
     kept = sum(model.layer_activation_bytes(*split, fused_attention=True).values())
     row = {name: np.array([columns[name]]) for name in LAYER_COLUMNS}
+    ramps = {"attention_ramp": 0.0, "attention_ramp_backward": 0.0}
     rates = layer_costs(
         model,
-        machine.changed(memory_Bps=UNLIMITED_BANDWIDTH, kernel_s=0.0, processors=1, attention_ramp=0.0),
+        machine.changed(memory_Bps=UNLIMITED_BANDWIDTH, kernel_s=0.0, processors=1, **ramps),
         MODERN,
         row,
     )

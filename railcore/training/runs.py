@@ -146,6 +146,8 @@ def _runtime(row: Any) -> Runtime:
     if row.gradient_bytes:
         size = int(row.gradient_bytes)
         changes |= {"gradient_bytes": size, "accumulation_bytes": size}
+    if str(row.fp8_attention):
+        changes |= {"fp8_attention": str(row.fp8_attention) == "1"}
     if row.experts:
         changes |= {"dispatcher": "nodes" if row.dispatcher in ("deepep", "hybridep") else "copies"}
         changes |= {"overlap_expert": str(row.expert_overlap) == "1", "graphs": row.graphs or "none"}

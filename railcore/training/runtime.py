@@ -65,6 +65,7 @@ class Runtime:
     expert_products: how the products of experts are started, one of EXPERT_PRODUCTS: one after the other ("loop"),
         over a few streams at once ("streams", Transformer Engine), or all in one kernel ("grouped").
     attention: the kernel: one of ATTENTION_KERNELS, "best", or "unfused", which stores the scores.
+    fp8_attention: products of attention in fp8, where linear layers compute in 8 bits or fewer.
     dropout: after attention and feed-forward.
     fp8_scaling: of a tensor in fp8, by its largest element so far ("delayed"), or by its own, which is read first
         ("current").
@@ -75,6 +76,13 @@ class Runtime:
         or "op", as torchtitan does.
     fp8_activations: where linear layers compute in fp8, inputs of activation functions are kept in it too, and what
         attention made in 12 bits.
+    compiled: norms, activations and loss are as torch.compile makes them, at the shares of bandwidth that were
+        measured, and residuals part of the norms' kernels. Else they are written by hand, and move each operand once.
+    fused_loss: cross entropy stores nothing in fp32, as where it is compiled; else it takes an operator at a time.
+    gradient_passes: times that a gradient in memory is moved once an iteration beside Adam: 1 for their norm, 2 to clip
+        and 1 to clear them.
+    waiting_operators: that the host starts once an iteration while the GPU has nothing to do, since it waited for a
+        number of the GPU: the gradients' norm, the loss for the log, a scaler's check.
     persistent_kernels: products keep all processors of the GPU, and slow down beside a collective by the machine's
         overlap_slowdown; else they lose the share of processors that the collective keeps.
 
@@ -108,10 +116,15 @@ class Runtime:
     graphs: str = "whole"
     expert_products: str = "grouped"
     attention: str = "best"
+    fp8_attention: bool = False
     dropout: bool = False
     fp8_scaling: str = "delayed"
     fp8_weights: bool = False
     eager: bool = False
+    compiled: bool = True
+    fused_loss: bool = False
+    gradient_passes: NonNegativeInt = 4
+    waiting_operators: NonNegativeInt = 30
     persistent_kernels: bool = False
     recompute_modules: tuple[str, ...] = ("core_attn",)
     fp8_activations: bool = False
@@ -154,6 +167,11 @@ class Runtime:
         return self.graphs == "parts" and not self.eager
 
     @property
+    def compiles(self) -> bool:
+        """Whether torch.compile made the kernels of norms, activations and loss."""
+        return self.compiled and not self.eager
+
+    @property
     def fused_attention(self) -> bool:
         """Whether scores are never stored; then their recompute changes nothing."""
         return self.attention != "unfused"
@@ -180,11 +198,18 @@ class Runtime:
 
     @property
     def update_bytes(self) -> int:
-        """Bytes that Adam in one kernel moves for a parameter: states both ways, gradient, weight, and 16 more.
+        """Bytes that Adam in one kernel moves for a parameter: states both ways, gradient and weight.
 
-        The 16 norm, clip and clear the gradient.
+        The weight is written; it is read as well where no whole copy of it is among the states. Shards in fp32 are
+        that copy alone.
         """
-        return 2 * self.optimizer_bytes + GRADIENT_BYTES + WEIGHT_BYTES + 16
+        weight = 0 if self.fp32_shards else WEIGHT_BYTES * (1 if self.master_bytes == MASTER_BYTES else 2)
+        return 2 * self.optimizer_bytes + self.accumulation_bytes + weight
+
+    @property
+    def clip_bytes(self) -> int:
+        """Bytes that norm, clip and clear a parameter's gradient once an iteration."""
+        return self.gradient_passes * self.accumulation_bytes
 
     def dual(self, pipeline: Any, interleave: Any) -> Any:
         """Whether a pipeline runs from both ends (DualPipe): p stages, an even number, of v = 1 chunk; else 1F1B.

@@ -29,8 +29,7 @@ STAGE_COLUMNS = (
     *("ends_as_layers", "whole_experts", "placement"),
 )
 STAGES = ("first", "middle", "last")
-# Bytes a parameter: of Adam an operator at a time, 80 in eight kernels, and 12 to norm and clip the gradient.
-EAGER_UPDATE_BYTES = 92
+EAGER_UPDATE_BYTES = 80  # bytes a parameter of Adam an operator at a time, in eight kernels
 COPY_BYTES = 8  # bytes per parameter of bf16 gradients: 4 to concatenate those of a layer, 4 to scale them
 ONCE_CALLS = 2  # AllReduces of a number over all ranks: the gradients' norm, and the loss
 _REPLICAS = ("replica", "expert_replica")  # groups that exchange gradients: of shared weights, and of experts
@@ -124,17 +123,24 @@ def stage_costs(
 
     # Once an iteration.
     host, host_link_bytes = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
-    host_s = host_link_bytes / host.host_Bps + runtime.update_bytes / host.host_memory_Bps
-    update_bytes = EAGER_UPDATE_BYTES if runtime.eager else runtime.update_bytes
-    rows["optimizer_s"] = 0.0 if offloads_optimizer else update_bytes / machine.hbm_Bps * updated
+    host_s = host_link_bytes / host.host_Bps + (runtime.update_bytes + runtime.clip_bytes) / host.host_memory_Bps
+    clip_s = runtime.clip_bytes / machine.hbm_Bps
+    rows["optimizer_s"] = 0.0 if offloads_optimizer else (adam_time(runtime, machine) + clip_s) * updated
     rows["offload_s"] = host_s * updated if offloads_optimizer else 0.0
     copied = runtime.eager * replicas_exchange(columns["sharding"], "gradients", "backward")
     rows["copies_s"] = copied * COPY_BYTES / machine.hbm_Bps * sum(most)
     all_ranks = GroupLevels(gpus, 1).in_domains(machine.hb_domain_size)
     rows["once_s"] = runtime.linear_format(machine).cast_bytes / machine.cast_Bps * sum(most)
-    rows["once_s"] += ONCE_CALLS * machine.all_reduce_links(0.0, *all_ranks).time_s + host.iteration_host_s
+    rows["once_s"] += ONCE_CALLS * machine.all_reduce_links(0.0, *all_ranks).time_s
+    rows["once_s"] += runtime.waiting_operators * host.launch_s
     rows["spread"] = machine.rates.rank_spread * _expected_maximum(gpus)
     return StageCosts(rows, states)
+
+
+def adam_time(runtime: Runtime, machine: Machine) -> float:
+    """Of a parameter, in one kernel for all that the optimizer does, or in one for each operator [s]."""
+    one_kernel = runtime.update_bytes + machine.memory.adam_extra_bytes
+    return (EAGER_UPDATE_BYTES if runtime.eager else one_kernel) / machine.hbm_Bps
 
 
 def _layer_counts(
