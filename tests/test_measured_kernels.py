@@ -8,7 +8,7 @@ import pytest
 from one_layer import layer_work
 
 from railcore.catalog import files
-from railcore.training import kernel_errors
+from railcore.training import part_errors
 from railcore.training.iteration import iteration_time
 from railcore.training.layer_work import activation_bytes, fused_attention_times, loss_time, norm_bytes
 from railcore.training.machine import catalog_machine
@@ -24,7 +24,7 @@ EAGER, BY_HAND = Runtime(eager=True), Runtime(compiled=False)
 
 
 def errors(kind):
-    return kernel_errors(TABLE[TABLE["kind"] == kind])
+    return part_errors(TABLE[TABLE["kind"] == kind])
 
 
 # Beside measured times
@@ -61,9 +61,9 @@ def test_memory_is_that_of_a_copy():
 
 def test_rows_of_other_kinds_have_no_part():
     kinds = {"attention", "elementwise", "logits_and_loss", "adamw"}
-    table = kernel_errors(TABLE)
+    table = part_errors(TABLE)
     assert set(table["kind"]) == kinds and np.isfinite(table["error"]).all()
-    assert kernel_errors(TABLE[~TABLE["kind"].isin(kinds)]).empty
+    assert part_errors(TABLE[~TABLE["kind"].isin(kinds)]).empty
 
 
 # Attention

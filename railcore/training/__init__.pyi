@@ -7,7 +7,9 @@ from .launch_lines import megatron_run as megatron_run
 from .machine import PRECISIONS as PRECISIONS
 from .machine import catalog_machine as catalog_machine
 from .measured_collectives import collective_errors as collective_errors
-from .measured_parts import kernel_errors as kernel_errors
+from .measured_parts import part_errors as part_errors
+from .measured_products import product_errors as product_errors
+from .measured_products import product_laws as product_laws
 from .parallelism import Strategy as Strategy
 from .parallelism_splits import parallelism_comparison as parallelism_comparison
 from .pipeline_schedule import SCHEDULE_KINDS as SCHEDULE_KINDS

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from railcore.training.formats import ELEMENT_BYTES
 from railcore.training.machine import Machine, backward_attention_work
 from railcore.training.products import at_spare_power, expert_way, product_passes
 from railcore.training.rank import Rank
@@ -376,10 +377,31 @@ def host_waits(rank: Rank, machine: Machine, gpu: Passes) -> Passes:
 
 
 def logits_time(rank: Rank, machine: Machine) -> Any:
-    """Compute of logits and loss, in bf16: three products of u x V / t, h, beside the loss, and the loss [s]."""
+    """Compute of logits and loss of a rank: u x V / t from h elements a token [s]."""
     columns, moved = rank.model.vocabulary / rank.tensor, rank.runtime.gradient_result_bytes
-    products = product_passes(machine, rank.tokens, columns, rank.model.hidden, gradient_bytes=moved, aligned=True)
-    loss_s = loss_time(rank.runtime, machine, rank.tokens * columns)
+    return logits_seconds(machine, rank.runtime, rank.tokens, columns, rank.model.hidden, moved)
+
+
+def logits_seconds(
+    machine: Machine, runtime: Runtime, rows: Any, columns: Any, inner: Any, gradient_bytes: int = ELEMENT_BYTES
+) -> Any:
+    """Compute of logits and loss, in bf16: three products, which the loss leaves power, and the loss.
+
+    Parameters
+    ----------
+    machine, runtime
+        GPU and software.
+    rows, columns, inner
+        Tokens, words and hidden elements.
+    gradient_bytes
+        Moved for each element of the weights' gradient.
+
+    Returns
+    -------
+    Seconds of both passes.
+    """
+    products = product_passes(machine, rows, columns, inner, gradient_bytes=gradient_bytes, aligned=True)
+    loss_s = loss_time(runtime, machine, rows * columns)
     return at_spare_power(sum(products), machine.bf16_clock_gain, machine.rates.spare_power * loss_s) + loss_s
 
 

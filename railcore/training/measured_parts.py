@@ -1,76 +1,134 @@
-"""Times of kernels that were measured alone, beside the model's: data/measured/gpu_parts.csv."""
+"""Times of parts of a step that were measured alone, beside the model's: data/measured/gpu_parts.csv."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from railcore.training.formats import FORMATS
 from railcore.training.layer_work import (
     NORM_KERNELS,
     activation_bytes,
     fused_attention_times,
-    loss_time,
+    logits_seconds,
     norm_bytes,
 )
-from railcore.training.machine import Machine, as_machine
-from railcore.training.products import product_passes
+from railcore.training.machine import Machine, machine_of_gpu
+from railcore.training.products import expert_way, product_passes, product_time
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.stage import adam_time
 
-_KERNELS = {"flash": "flash2", "cudnn": "cudnn"}
+_FP8 = FORMATS["fp8"]._replace(cast_bytes=0.0)  # operands cast before
+_ATTENTION = {"flash": "flash2", "cudnn": "cudnn"}
 _ADAM = {
     "fused, all states bfloat16": Runtime(moment_bytes=2, master_bytes=0, gradient_bytes=2, accumulation_bytes=2),
     "fused, all states float32": Runtime(fp32_shards=True),
 }
+# For each expert: take its matrices and multiply them; over streams also change the stream.
+_PYTHON_OPERATORS = {"grouped": 0, "loop": 2, "streams": 3}
+_PRODUCT_PASSES = ("forward_s", "input_gradient_s", "weight_gradient_s")
+_Passes = Iterator[tuple[str, Any]]  # column of the measured time, and seconds
 
 
-def kernel_errors(table: pd.DataFrame, machine: Machine | str = "DGX H100") -> pd.DataFrame:
-    """Errors of the model's times of attention, norms, activations, loss and Adam, a row for each measured pass.
+def part_errors(table: pd.DataFrame) -> pd.DataFrame:
+    """Errors of the model's times of products, experts, attention, norms, activations, loss and Adam.
 
     Parameters
     ----------
     table
-        In the columns of data/measured/gpu_parts.csv; other kinds are left out.
-    machine
-        With the GPU that they were measured on, or its platform.
+        In the columns of data/measured/gpu_parts.csv. The GPU is one of the catalog, by the first word of `gpu`. Kinds
+        that are not modelled are left out: copies, and batched products of experts.
 
     Returns
     -------
-    Columns name, kind, pass ("forward", "backward", or "both" where they are one time), measured_s, modelled_s, and
-    error = modelled / measured - 1.
+    A row for each measured time: gpu, kind, name, pass ("forward", "input gradient", "weight gradient", "backward";
+    "forward" too where one time is of all), measured_s, modelled_s, and error = modelled / measured - 1.
+
+    Raises
+    ------
+    ValueError
+        For a GPU that no platform of the catalog has.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from railcore import training
+    >>> square = {"gpu": "H100", "kind": "product_fp8", "name": "square", "m": 8192, "n": 8192, "k": 8192}
+    >>> error = training.part_errors(pd.DataFrame([square | {"forward_s": 8.76e-4}]))["error"].item()
+    >>> abs(error) < 0.05
+    True
     """
-    box, rows = as_machine(machine), list[tuple[Any, ...]]()
-    for row in table.itertuples():
-        if row.kind not in _TIMES:
-            continue
-        for which, seconds in _TIMES[row.kind](row, box):
-            measured = row.backward_s if which == "backward" else row.forward_s
-            rows.append((row.name, row.kind, which, measured, float(seconds), float(seconds) / measured - 1))
-    return pd.DataFrame(rows, columns=["name", "kind", "pass", "measured_s", "modelled_s", "error"])
+    rows = list[tuple[Any, ...]]()
+    for (gpu, kind), part in table[table["kind"].isin(_TIMES)].groupby(["gpu", "kind"], sort=False):
+        machine = machine_of_gpu(gpu.split()[0], "fp8" if kind == "product_fp8" else "bf16")
+        for row in part.itertuples():
+            for column, seconds in _TIMES[kind](row, machine):
+                name = column.removesuffix("_s").replace("_", " ")
+                rows.append((gpu, kind, row.name, name, getattr(row, column), float(seconds)))
+    errors = pd.DataFrame(rows, columns=["gpu", "kind", "name", "pass", "measured_s", "modelled_s"])
+    return errors.assign(error=errors["modelled_s"] / errors["measured_s"] - 1)
 
 
-_Passes = Iterator[tuple[str, Any]]
+def _product(row: Any, machine: Machine) -> _Passes:
+    yield from zip(_PRODUCT_PASSES, product_passes(machine, row.m, row.n, row.k), strict=True)
+
+
+def _product_fp8(row: Any, machine: Machine) -> _Passes:
+    yield "forward_s", product_time(machine, row.m, row.n, row.k, form=_FP8)
+
+
+def _between_copies(row: Any, machine: Machine) -> _Passes:
+    """name: "copies take C of the product's time". A copy lasts C times as long as the product comes to take."""
+    share = machine.rates.spare_power * float(row.name.split()[2])
+    without_pause = product_time(machine, row.m, row.n, row.k)
+    yield "forward_s", np.maximum(without_pause / machine.bf16_clock_gain, without_pause / (1 + share))
+
+
+def _experts(way: str) -> Callable[[Any, Machine], _Passes]:
+    """Times of experts as a kernel for all, or one after another from Python: then the host may be the slower one."""
+
+    def times(row: Any, machine: Machine) -> _Passes:
+        passes = product_passes(machine, row.m, row.n, row.k, **expert_way(way, row.experts))
+        host_s = row.experts * _PYTHON_OPERATORS[way] * machine.host.launch_s
+        for column, seconds in zip(_PRODUCT_PASSES, passes, strict=True):
+            if getattr(row, column) > 0:
+                yield column, np.maximum(seconds, host_s)
+
+    return times
 
 
 def _attention(row: Any, machine: Machine) -> _Passes:
     sizes = row.heads * row.batch, row.sequence, row.sequence, row.head_dim, row.value_dim
-    yield from zip(("forward", "backward"), fused_attention_times(machine, _KERNELS[row.name], *sizes), strict=True)
+    times = fused_attention_times(machine, _ATTENTION[row.name], *sizes)
+    yield from zip(("forward_s", "backward_s"), times, strict=True)
 
 
 def _elementwise(row: Any, machine: Machine) -> _Passes:
     norm = row.name == "rms_norm"
     moved = norm_bytes(MODERN, machine) if norm else activation_bytes(MODERN, machine, 3)
-    for which, size, kernels in zip(("forward", "backward"), moved, NORM_KERNELS if norm else (1, 1), strict=True):
-        yield which, size * row.m * row.n / machine.hbm_Bps + kernels * machine.host.kernel_s
+    kernels = NORM_KERNELS if norm else (1, 1)
+    for column, size, starts in zip(("forward_s", "backward_s"), moved, kernels, strict=True):
+        yield column, size * row.m * row.n / machine.hbm_Bps + starts * machine.host.kernel_s
 
 
 def _logits(row: Any, machine: Machine) -> _Passes:
-    products = sum(product_passes(machine, row.m, row.n, row.k, aligned=True))
-    yield "both", products + loss_time(MODERN, machine, row.m * row.n)
+    yield "forward_s", logits_seconds(machine, MODERN, row.m, row.n, row.k)
 
 
 def _adam(row: Any, machine: Machine) -> _Passes:
-    yield "forward", adam_time(_ADAM[row.name], machine) * row.n
+    yield "forward_s", adam_time(_ADAM[row.name], machine) * row.n
 
 
-_TIMES = {"attention": _attention, "elementwise": _elementwise, "logits_and_loss": _logits, "adamw": _adam}
+_TIMES: dict[str, Callable[[Any, Machine], _Passes]] = {
+    "product": _product,
+    "product_fp8": _product_fp8,
+    "product_between_copies": _between_copies,
+    "experts_grouped": _experts("grouped"),
+    "experts_loop": _experts("loop"),
+    "experts_streams4": _experts("streams"),
+    "attention": _attention,
+    "elementwise": _elementwise,
+    "logits_and_loss": _logits,
+    "adamw": _adam,
+}
