@@ -1,9 +1,9 @@
 """How sure a plan is: draws of catalog rows, the same for all candidates, and what flips its answer.
 
 Rows of prices, powers, failures and costs of time that have a low and a high end are drawn by their shape
-(`catalog.distributions`) in each draw. Assumed rows of a GPU's efficiencies are drawn once for ten draws, because the
-kept designs' times are then computed again; other uncertainty of times is in the error against published runs. Time
-that circuits add to an iteration is not drawn.
+(`catalog.distributions`) in each draw. Of a GPU's efficiencies the assumed rows, and the rates of products, which
+differ from card to card, are drawn once for ten draws, because the kept designs' times are then computed again; other
+uncertainty of times is in the error against published runs. Time that circuits add to an iteration is not drawn.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -68,9 +68,9 @@ class Situation:
         return [answer for answer in self.answers if answer.design is not None]
 
     def machine_rows(self) -> list[catalog.Value]:
-        """Assumed rows of the GPU's efficiencies that have a range."""
-        rows = [row for row, _ in uncertain_inputs(self.case.machine)]
-        return [row for row in rows if row.shape and row.kind == "assumed"]
+        """Rows of the GPU's efficiencies with a range: assumed ones, and rates of products, which differ by card."""
+        rows = [row for row, _ in uncertain_inputs(self.case.machine) if row.shape]
+        return [row for row in rows if row.kind == "assumed" or row.parameter.startswith("matmul_sustained")]
 
     def times(self, values: Sequence[Values], progress: Callable[[str], Any] | None = None) -> dict[str, np.ndarray]:
         """Iteration time of the best kept design of each candidate, for each set of machine rows [s]."""

@@ -17,7 +17,13 @@ import pandas as pd
 from railcore import catalog
 from railcore.strategies.labels import with_strategy_labels
 from railcore.training.machine import Machine
-from railcore.training.machine_rows import RESERVED, cast_share_row, product_share_row
+from railcore.training.machine_rows import (
+    RESERVED,
+    cast_share_row,
+    epilogue_row,
+    full_clock_row,
+    product_share_row,
+)
 from railcore.training.strategy_columns import STRATEGY_RANGES
 from railcore.training.unique_rows import Columns
 
@@ -227,11 +233,12 @@ def uncertain_inputs(machine: Machine) -> list[tuple[catalog.Value, tuple[str, .
     A part of the reserved memory has the field `reserved_bytes`, which `machine_changes` sums over all parts.
     """
     shares = catalog.item("efficiencies", machine.gpu) if machine.gpu in catalog.names("efficiencies") else {}
+    of_products = {"fraction": product_share_row, "full_clock": full_clock_row, "epilogue_rate": epilogue_row}
     fields = {
-        "linear_fraction": product_share_row(shares, machine.precision),
-        "bf16_fraction": product_share_row(shares, "bf16"),
-        "cast_fraction": cast_share_row(machine.precision),
-    }
+        f"{kind}_{name}": row_of(shares, precision)
+        for name, row_of in of_products.items()
+        for kind, precision in (("linear", machine.precision), ("bf16", "bf16"))
+    } | {"cast_fraction": cast_share_row(machine.precision)}
     uncertain = []
     for name in (machine.gpu, "all"):
         if name not in catalog.names("efficiencies"):

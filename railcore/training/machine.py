@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog import checks
-from railcore.catalog.arguments import Bandwidth, Count, Flags, PositiveArray, checked
+from railcore.catalog.arguments import Bandwidth, Count, Flags, PositiveArray, PositiveShare, checked
 from railcore.catalog.units import show
 from railcore.training.domain_links import domain_all_to_all_s
-from railcore.training.formats import FORMATS, LinearFormat
+from railcore.training.formats import BF16, FORMATS, LinearFormat
 from railcore.training.group_shares import Fabric, group_shares
 from railcore.training.link_times import Latencies, LinkTimes, all_reduce_links, gather_links
 from railcore.training.machine_parts import (
@@ -30,7 +30,7 @@ from railcore.training.machine_parts import (
 )
 from railcore.training.machine_rows import (
     cast_share_row,
-    epilogue_rate,
+    epilogue_row,
     full_clock_row,
     product_share_row,
     reserved_memory,
@@ -431,6 +431,7 @@ def catalog_machine(
     precision: str = "bf16",
     hb_domain_size: Count | None = None,
     nic_Bps: Bandwidth | None = None,
+    sustained_share: PositiveShare | None = None,
     **changes: Any,
 ) -> Machine:
     """A GPU of a catalog platform, such as catalog_machine("DGX H100", "fp8", hb_domain_size=256).
@@ -445,6 +446,9 @@ def catalog_machine(
         GPUs of an HB domain (scale-up or NVLink domain); None for the platform's.
     nic_Bps
         Bandwidth of a GPU's NIC, one direction [bytes/s]; None for the platform's.
+    sustained_share
+        Share of the peak that your own card sustains in large products of this precision, one after the other; None for
+        the catalog's. Cards differ: of B200 0.48 and 0.63 are published in bf16.
     changes
         Other fields of `Machine` in place of the catalog's.
 
@@ -482,8 +486,8 @@ def catalog_machine(
         "bf16_fraction": share[product_share_row(share, "bf16")],
         "linear_full_clock": share[full_clock_row(share, precision)],
         "bf16_full_clock": share[full_clock_row(share, "bf16")],
-        "linear_epilogue_rate": epilogue_rate(share, precision),
-        "bf16_epilogue_rate": epilogue_rate(share, "bf16"),
+        "linear_epilogue_rate": share.get(epilogue_row(share, precision), math.inf),
+        "bf16_epilogue_rate": share.get(epilogue_row(share, "bf16"), math.inf),
         "processors": int(share["processors"]),
         "memory_bytes": shared_memory(gpu),
         "memory_Bps": gpu["memory_bandwidth"],
@@ -513,6 +517,9 @@ def catalog_machine(
     }
     links = {"hb_domain_size": hb_domain_size, "nic_Bps": nic_Bps}
     changes |= {name: value for name, value in links.items() if value is not None}
+    if sustained_share is not None:
+        kinds = ("linear",) if FORMATS[precision] is not BF16 else ("linear", "bf16")
+        changes |= {f"{kind}_fraction": sustained_share for kind in kinds}
     shares = {f"{part}_fraction": share[f"{part}_fraction"] for part in ("attention", "memory", "hb", "nic")}
     best = share["attention_fraction"]
     kernels, shapes = (

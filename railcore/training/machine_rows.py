@@ -1,8 +1,6 @@
 """Which rows of the catalog a machine's shares and memory are read from."""
 
-import math
-from collections.abc import Container, Mapping
-from typing import Any
+from collections.abc import Container
 
 from railcore import catalog
 from railcore.training.formats import FORMATS
@@ -26,9 +24,9 @@ def full_clock_row(shares: Container[str], precision: str) -> str:
     return row if row in shares else product_share_row(shares, precision)
 
 
-def epilogue_rate(shares: Mapping[str, Any], precision: str) -> float:
-    """Results that the ends of a product's tiles write [1/s]; infinite where a GPU has no row."""
-    return float(shares.get(_first_row(shares, precision, "epilogue_rate"), math.inf))
+def epilogue_row(shares: Container[str], precision: str) -> str:
+    """The row with the rate at which the ends of a product's tiles write results; of a GPU without it they are free."""
+    return _first_row(shares, precision, "epilogue_rate")
 
 
 def _first_row(shares: Container[str], precision: str, *kinds: str) -> str:
