@@ -4,8 +4,13 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from railcore.catalog import files
+from railcore.catalog.units import KiB
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
+from railcore.training.measured_collectives import collective_errors
+from railcore.training.measured_parts import part_errors
+from railcore.training.measured_products import product_errors
 from railcore.training.parallelism import Strategy
 from railcore.training.runs import error_summary, predictions
 from railcore.training.transformer import catalog_model
@@ -87,3 +92,41 @@ def runtime_effect(table: pd.DataFrame, runtimes: Sequence[str]) -> pd.DataFrame
     """Errors of a table of runs under each of some runtimes in place of their own: columns runtime, then the errors."""
     rows = [error_summary(predictions(table.assign(runtime=name)), "use").assign(runtime=name) for name in runtimes]
     return pd.concat(rows)[["runtime", "runs", "mean_error", "mean_absolute_error", "largest_error"]]
+
+
+def measured_parts() -> pd.DataFrame:
+    """Parts of a step beside their measured times, a row for each time.
+
+    Columns source ("one H100", "products", "collectives"), part (a kind, or a GPU with its precision), size ("large";
+    "small" of collectives below 64 kB), measured_s, modelled_s and error.
+    """
+    parts, products, collectives = (
+        pd.read_csv(files.data(f"measured/{name}.csv")) for name in ("gpu_parts", "products_public", "collectives")
+    )
+    alone = part_errors(parts)
+    alone = alone.assign(source="one H100", part=_part_names(alone), size="large")
+    public = product_errors(products).rename(columns={"seconds": "measured_s"})
+    precision = public["precision"].replace({"bfloat16": "bf16", "fp8_block": "fp8 in blocks"})
+    public = public.assign(source="products", part=public["gpu"] + ", " + precision, size="large")
+    inside = collective_errors(collectives).rename(columns={"seconds": "measured_s"})
+    large = 2 * inside["message"] >= 64 * KiB
+    inside = inside.assign(source="collectives", part=inside["gpu"], size=large.map({True: "large", False: "small"}))
+    columns = ["source", "part", "size", "measured_s", "modelled_s", "error"]
+    return pd.concat([table[columns] for table in (alone, public, inside)], ignore_index=True)
+
+
+def _part_names(alone: pd.DataFrame) -> pd.Series:
+    """Parts of `part_errors` for people, in their order."""
+    names = {
+        "product": "products, bf16",
+        "product_fp8": "products, fp8",
+        "product_between_copies": "products between copies",
+        "experts_grouped": "experts, one kernel",
+        "experts_loop": "experts, one by one",
+        "experts_streams4": "experts, four streams",
+        "elementwise": "norm and activation",
+        "logits_and_loss": "logits and loss",
+        "adamw": "AdamW",
+    }
+    attention = "attention, " + alone["name"].replace({"flash": "FlashAttention-2", "cudnn": "cuDNN"})
+    return alone["kind"].map(names).where(alone["kind"] != "attention", attention)

@@ -51,10 +51,8 @@ def solved(case: Case, rows: pd.DataFrame) -> ProductLaw:
         times = measured_product_times(machine, law(logarithms), rows["m"], rows["n"], rows["k"])
         return np.log(times / rows["seconds"].to_numpy())
 
-    fits = [
-        least_squares(errors, np.log(guess), bounds=(-60, [0, 0, *[60] * (len(guess) - 2)]), loss="soft_l1", f_scale=LOOSE)
-        for guess in guesses
-    ]
+    bounds = -60, [0, 0, *[60] * (len(guesses[0]) - 2)]
+    fits = [least_squares(errors, np.log(guess), bounds=bounds, loss="soft_l1", f_scale=LOOSE) for guess in guesses]
     best = law(min(fits, key=lambda fit: fit.cost).x)
     return ProductLaw(*(float(f"{value:.{DIGITS}g}") for value in best))
 

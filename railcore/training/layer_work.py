@@ -65,8 +65,8 @@ def linear_times(rank: Rank, machine: Machine) -> Products:
 
     Each has rows x columns of the result, and an inner side. Attention: u x its matrices. Feed-forward: u x (m - 1) f /
     t, inner h, and u x h, inner f / t; shared experts likewise. A rank has E / e routed experts, of u q e / E tokens
-    each, q = `copies`; a whole expert has its full width, and 1 / t of the tokens. The product itself adds the gradients
-    of weights over micro-batches, except in eager software.
+    each, q = `copies`; a whole expert has its full width, and 1 / t of the tokens. The product itself adds the
+    gradients of weights over micro-batches, except in eager software.
     """
     model, u, t = rank.model, rank.tokens, rank.tensor
 

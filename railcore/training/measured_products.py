@@ -64,7 +64,7 @@ def measured_product_times(machine: Machine, law: ProductLaw, m: Any, n: Any, k:
 
 
 def product_laws() -> pd.DataFrame:
-    """Laws solved from the public table of products, a row for each GPU and precision; data/README.md has the columns."""
+    """Laws solved from the public table of products, by GPU and precision; data/README.md has the columns."""
     return pd.read_csv(files.data(_LAWS))
 
 

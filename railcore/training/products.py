@@ -66,8 +66,8 @@ def product_time(
     rates = machine.rates
     narrow = form is not BF16
     rate = machine.linear_flops if narrow else machine.bf16_flops
-    written = rates.linear_epilogue_rate if narrow else rates.bf16_epilogue_rate
-    written = written * np.where(grouped, rates.grouped_epilogue_share, 1.0)
+    epilogue_rate = rates.linear_epilogue_rate if narrow else rates.bf16_epilogue_rate
+    written = epilogue_rate * np.where(grouped, rates.grouped_epilogue_share, 1.0)
     results = batch * (_whole_waves(m, n, batch, rates.processors) if rates.whole_waves else m * n)
     moved = batch * ((m * k + k * n) * form.element_bytes + m * n * result_bytes) / machine.hbm_Bps
     cast = batch * form.cast_bytes / 2 * (m * k + (0 if weights else k * n)) / machine.cast_Bps

@@ -14,6 +14,7 @@ from suite.plotting import COLOURS, legend_below, line_style, log_axis, percent,
 _TARGET = 0.9  # goodput to reach
 _OVERSUBSCRIBED = "rails under an oversubscribed layer"
 _LABEL = 0.2, 0.05  # width and height of a name beside a mark, over the axes'
+_RATIOS = 0.5, 1.5  # of parts, modelled over measured; what is beyond stands at the edge
 _DASHES = ("-", "--", "-.", ":")
 _DAYS = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
 
@@ -211,6 +212,31 @@ def modelled_over_measured(data: pd.DataFrame, by: str, title: str) -> plt.Figur
     ax.set(xlabel="GPUs of the run", ylabel="modelled over measured iteration time")
     ax.set_title(title, fontsize=11)
     legend_below(figure, ax, 3, fontsize=8, title="runs by group (how many)", title_fontsize=9)
+    return figure
+
+
+def parts_over_measured(data: pd.DataFrame, title: str) -> plt.Figure:
+    """Modelled over measured times of parts of a step: a panel for each source, a line for each part.
+
+    data: columns source, part and error, a row for each time. A line has its times, their mean as a black mark, and the
+    mean absolute error.
+    """
+    sources = list(data["source"].unique())
+    figure, axes = plt.subplots(1, len(sources), figsize=(13, 6), sharex=True)
+    for ax, source in zip(np.ravel(axes), sources, strict=True):
+        lines = data[data["source"] == source].groupby("part", sort=False)["error"]
+        ax.axvspan(0.9, 1.1, color="#EEEEEE", zorder=0)
+        ax.axvline(1, color="black", linewidth=0.8)
+        for y, (_, errors) in enumerate(lines):
+            shown = np.clip(1 + errors, *_RATIOS)
+            ax.plot(shown, [y] * len(errors), "o", markersize=4, alpha=0.35, color=COLOURS[0], clip_on=False)
+            ax.plot([1 + errors.mean()], [y], "|", color="black", markersize=16, markeredgewidth=2)
+            ax.annotate(f"{errors.abs().mean():.1%}", (1.03, y), xycoords=("axes fraction", "data"), va="center", size=9)
+        ax.set_yticks(range(len(lines)), [f"{name} ({len(errors)})" for name, errors in lines], fontsize=9)
+        ax.set(ylim=(len(lines) - 0.5, -0.5), xlim=_RATIOS, xlabel="modelled over measured time")
+        ax.set_title(source, fontsize=11)
+    figure.suptitle(title, fontsize=12)
+    figure.tight_layout()
     return figure
 
 
