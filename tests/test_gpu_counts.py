@@ -27,13 +27,13 @@ def fastest(model, box, row, batch, **limits):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_search_on_the_first_numbers_is_within_a_third_of_one_of_all_numbers(seed):
-    """Small jobs with odd numbers: a first round alone leaves out few data ranks, and HB domains used in part."""
+def test_a_search_on_the_first_numbers_is_within_twice_one_of_all_numbers(seed):
+    """Jobs of under a millisecond, with odd numbers: a first round leaves out few data ranks and parts of domains."""
     model, gpu, gpus, batch, runtime = random_at_most(seed)
     found = gpu_counts(model, gpu, gpus, batch, runtime)
     best = search(model, gpu, gpus, batch, runtime, top=1, only_best=True, at_most=True).best["sequence_s"].min()
     first = fastest(model, gpu, found.iloc[0], batch, runtime=runtime)
-    assert best * (1 - 1e-12) <= first <= 4 / 3 * best
+    assert best * (1 - 1e-12) <= first <= 2 * best
     assert first <= found["sequence_s"][0] * (1 + 1e-12) and (found["gpus"] <= gpus).all()
 
 

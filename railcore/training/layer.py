@@ -113,14 +113,21 @@ class LayerPasses:
 
 def layer_passes(rank: Rank, machine: Machine) -> LayerPasses:
     """Work and traffic of a layer by kind and pass, without recompute."""
-    return _layer_passes(rank, machine, layer_links(rank, machine), linear_times(rank, machine))
+    return _layer_passes(rank, machine, layer_links(rank, machine), *_products(rank, machine))
 
 
-def _layer_passes(rank: Rank, machine: Machine, links: LayerLinks, products: Products) -> LayerPasses:
+def _products(rank: Rank, machine: Machine) -> tuple[Products, Products]:
+    """Products one after the other, and at full clock."""
+    return linear_times(rank, machine), linear_times(rank, machine.at_full_clock)
+
+
+def _layer_passes(
+    rank: Rank, machine: Machine, links: LayerLinks, products: Products, full_clock: Products
+) -> LayerPasses:
     heads = rank.micro_batch * rank.model.heads / rank.tensor
     scores = Passes(*attention_times(rank.model, machine, rank.runtime, heads, rank.queries))
     kernels = elementwise_times(rank, machine)
-    products = products.beside(machine, scores.plus(kernels))
+    products = products.beside(full_clock, scores.plus(kernels).times(machine.rates.spare_power))
     work = {"linear": products.passes, "attention": scores, "elementwise": kernels}
     traffic = {
         "tensor": tensor_traffic(rank, machine, links, products),
@@ -234,12 +241,13 @@ class _LayerBase:
 def _layer_base(rank: Rank, machine: Machine, by_kind: bool) -> _LayerBase:
     model, runtime, nothing = rank.model, rank.runtime, 0 * rank.tokens
     links = _for_equal_ranks(rank, _LINK_COLUMNS, lambda ranks: layer_links(ranks, machine))
-    products = _for_equal_ranks(rank, _PRODUCT_COLUMNS, lambda ranks: linear_times(ranks, machine))
-    passes = _layer_passes(rank, machine, links, products)
+    products, full_clock = _for_equal_ranks(rank, _PRODUCT_COLUMNS, lambda ranks: _products(ranks, machine))
+    passes = _layer_passes(rank, machine, links, products, full_clock)
     both, work = passes.both, passes.work
     weights_s = nothing
     if runtime.schedule == "dualpipe":
-        without = _layer_passes(rank, machine, links, products._replace(weights=0 * products.weights))
+        no_weights = (kind._replace(weights=nothing) for kind in (products, full_clock))
+        without = _layer_passes(rank, machine, links, *no_weights)
         weights_s = both.backward - without.both.backward
     modules_s = sum(kind.again_s for kind in passes.traffic.values()) + recomputed_compute(rank, machine)
     if "core_attn" in runtime.recompute_modules and not runtime.fused_attention:

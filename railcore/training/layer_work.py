@@ -38,6 +38,10 @@ class Passes(NamedTuple):
         """Both, pass by pass."""
         return Passes(self.forward + other.forward, self.backward + other.backward)
 
+    def times(self, factor: float) -> "Passes":
+        """So many of them, or a share."""
+        return Passes(factor * self.forward, factor * self.backward)
+
 
 class Products(NamedTuple):
     """Seconds of a layer's products with weights: forward, of the inputs' gradients, of the weights' gradients."""
@@ -46,12 +50,11 @@ class Products(NamedTuple):
     inputs: Any
     weights: Any
 
-    def beside(self, machine: Machine, other: Passes) -> "Products":
-        """The same between other kernels, of so many seconds by pass: they leave power (`at_spare_power`)."""
-        gain, spare = machine.linear_clock_gain, machine.rates.spare_power
-        forward = at_spare_power(self.forward, gain, spare * other.forward)
+    def beside(self, full_clock: "Products", spare: Passes) -> "Products":
+        """The same between other kernels, which leave power for so many seconds (`at_spare_power`)."""
+        forward = at_spare_power(self.forward, full_clock.forward, spare.forward)
         backward = self.inputs + self.weights
-        left = at_spare_power(backward, gain, spare * other.backward) / backward
+        left = at_spare_power(backward, full_clock.inputs + full_clock.weights, spare.backward) / backward
         return Products(forward, self.inputs * left, self.weights * left)
 
     @property
@@ -400,9 +403,12 @@ def logits_seconds(
     -------
     Seconds of both passes.
     """
-    products = product_passes(machine, rows, columns, inner, gradient_bytes=gradient_bytes, aligned=True)
+    sustained, full_clock = (
+        sum(product_passes(box, rows, columns, inner, gradient_bytes=gradient_bytes, aligned=True))
+        for box in (machine, machine.at_full_clock)
+    )
     loss_s = loss_time(runtime, machine, rows * columns)
-    return at_spare_power(sum(products), machine.bf16_clock_gain, machine.rates.spare_power * loss_s) + loss_s
+    return at_spare_power(sustained, full_clock, machine.rates.spare_power * loss_s) + loss_s
 
 
 def loss_time(runtime: Runtime, machine: Machine, logits: Any) -> Any:

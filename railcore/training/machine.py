@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,6 +62,18 @@ _DOMAIN_ROWS = {  # fields of DomainCollectives, and rows of a GPU or of "all" G
     "peer_Bps": "peer_bandwidth",
 }
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
+# Fields of a machine whose products and attention take their FLOPs alone: no size, start or pause changes their rate.
+IDEAL_KERNELS: dict[str, Any] = {
+    "memory_Bps": UNLIMITED_BANDWIDTH,
+    "linear_epilogue_rate": math.inf,
+    "bf16_epilogue_rate": math.inf,
+    "whole_waves": False,
+    "spare_power": 0.0,
+    "kernel_s": 0.0,
+    "grouped_start_s": 0.0,
+    **dict.fromkeys(("attention_ramp", "attention_ramp_backward"), 0.0),
+    **dict.fromkeys(("attention_tail", "attention_tail_flash2", "attention_tail_backward"), 0.0),
+}
 
 
 class GroupPlace(NamedTuple):
@@ -165,15 +178,14 @@ class Machine:
         """Rate of a large matrix product in bf16 [FLOP/s]."""
         return self.rates.bf16_rate * self.rates.bf16_fraction
 
-    @property
-    def linear_clock_gain(self) -> float:
-        """Rate of the linear layers' products at full clock, over that without a pause."""
-        return max(self.rates.linear_full_clock / self.rates.linear_fraction, 1.0)
-
-    @property
-    def bf16_clock_gain(self) -> float:
-        """The same of products in bf16."""
-        return max(self.rates.bf16_full_clock / self.rates.bf16_fraction, 1.0)
+    @cached_property
+    def at_full_clock(self) -> "Machine":
+        """The same where products leave power for the full clock."""
+        rates = self.rates
+        return self.changed(
+            linear_fraction=max(rates.linear_fraction, rates.linear_full_clock),
+            bf16_fraction=max(rates.bf16_fraction, rates.bf16_full_clock),
+        )
 
     def attention_shares(
         self, kernel: str, heads: Any, tokens: Any, query_dim: float = 128, value_dim: float = 128, fp8: bool = False

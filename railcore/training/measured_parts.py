@@ -81,8 +81,8 @@ def _product_fp8(row: Any, machine: Machine) -> _Passes:
 def _between_copies(row: Any, machine: Machine) -> _Passes:
     """name: "copies take C of the product's time". A copy lasts C times as long as the product comes to take."""
     share = machine.rates.spare_power * float(row.name.split()[2])
-    without_pause = product_time(machine, row.m, row.n, row.k)
-    yield "forward_s", np.maximum(without_pause / machine.bf16_clock_gain, without_pause / (1 + share))
+    without_pause, full_clock = (product_time(box, row.m, row.n, row.k) for box in (machine, machine.at_full_clock))
+    yield "forward_s", np.maximum(full_clock, without_pause / (1 + share))
 
 
 def _experts(way: str) -> Callable[[Any, Machine], _Passes]:

@@ -54,11 +54,13 @@ def measured_product_times(machine: Machine, law: ProductLaw, m: Any, n: Any, k:
     Seconds.
     """
     form = FORMATS[machine.precision]._replace(cast_bytes=0.0, scale_kernels=0)
-    rates = {f"{kind}_fraction": law.sustained for kind in ("linear", "bf16")}
-    rates |= {f"{kind}_epilogue_rate": law.epilogue_rate for kind in ("linear", "bf16")}
-    machine = machine.changed(**rates, kernel_s=0.0)
-    without_pause = product_time(machine, m, n, k, form=form if machine.narrow else BF16)
-    product = at_spare_power(without_pause, max(law.full_clock / law.sustained, 1.0), law.spare_s)
+    rates = {"fraction": law.sustained, "full_clock": law.full_clock, "epilogue_rate": law.epilogue_rate}
+    both = {f"{kind}_{name}": value for name, value in rates.items() for kind in ("linear", "bf16")}
+    machine = machine.changed(**both, kernel_s=0.0)
+    sustained_s, full_clock_s = (
+        product_time(box, m, n, k, form=form if box.narrow else BF16) for box in (machine, machine.at_full_clock)
+    )
+    product = at_spare_power(sustained_s, full_clock_s, law.spare_s)
     cast = np.asarray(m) * np.asarray(k) / law.cast_rate + np.asarray(m) * law.token_s
     return np.maximum(law.host_s, product + cast + law.start_s)
 

@@ -8,7 +8,7 @@ import pandas as pd
 from railcore.catalog.arguments import Count
 from railcore.training.formats import WEIGHT_BYTES
 from railcore.training.layer import layer_costs
-from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
+from railcore.training.machine import IDEAL_KERNELS, Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank import LAYER_COLUMNS
 from railcore.training.runtime import MODERN
@@ -93,13 +93,7 @@ def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int)
     split = (columns["micro_batch"], t, c, strategy.sequence_parallel, columns["recompute"])
     kept = sum(model.layer_activation_bytes(*split, fused_attention=True).values())
     row = {name: np.array([columns[name]]) for name in LAYER_COLUMNS}
-    ramps = {"attention_ramp": 0.0, "attention_ramp_backward": 0.0}
-    rates = layer_costs(
-        model,
-        machine.changed(memory_Bps=UNLIMITED_BANDWIDTH, kernel_s=0.0, processors=1, **ramps),
-        MODERN,
-        row,
-    )
+    rates = layer_costs(model, machine.changed(**IDEAL_KERNELS), MODERN, row)
     moves = layer_costs(model, machine.changed(kernel_s=0.0), MODERN, row)
     return {
         **{f"{name}_bytes": float(size) for name, size in states.items()},

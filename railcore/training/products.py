@@ -104,8 +104,8 @@ def _whole_waves(m: Any, n: Any, batch: Any, processors: int) -> Any:
     return least
 
 
-def at_spare_power(time_s: Any, gain: Any, spare_s: Any) -> np.ndarray:
-    """Time of products that other work interrupts: max(T / g, T - s).
+def at_spare_power(time_s: Any, full_clock_s: Any, spare_s: Any) -> np.ndarray:
+    """Time of products that other work interrupts: max(F, T - s), and T where F is no shorter.
 
     A GPU that multiplies without a pause is at its limit of power, and lowers its clock. What other kernels leave of
     that limit the products take back, up to the full clock: the same product reaches 621 to 715 TFLOP/s on H100
@@ -115,8 +115,8 @@ def at_spare_power(time_s: Any, gain: Any, spare_s: Any) -> np.ndarray:
     ----------
     time_s
         T, without a pause [s].
-    gain
-        g, the rate at full clock over that without a pause.
+    full_clock_s
+        F, of `Machine.at_full_clock` [s].
     spare_s
         s, by which the spare power shortens them [s]: of other kernels their time times the machine's `spare_power`.
 
@@ -124,7 +124,7 @@ def at_spare_power(time_s: Any, gain: Any, spare_s: Any) -> np.ndarray:
     -------
     Seconds.
     """
-    return np.maximum(np.asarray(time_s) / gain, np.asarray(time_s) - spare_s)
+    return np.minimum(time_s, np.maximum(full_clock_s, np.asarray(time_s) - spare_s))
 
 
 def product_passes(

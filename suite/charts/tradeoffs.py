@@ -231,7 +231,9 @@ def parts_over_measured(data: pd.DataFrame, title: str) -> plt.Figure:
             shown = np.clip(1 + errors, *_RATIOS)
             ax.plot(shown, [y] * len(errors), "o", markersize=4, alpha=0.35, color=COLOURS[0], clip_on=False)
             ax.plot([1 + errors.mean()], [y], "|", color="black", markersize=16, markeredgewidth=2)
-            ax.annotate(f"{errors.abs().mean():.1%}", (1.03, y), xycoords=("axes fraction", "data"), va="center", size=9)
+            ax.annotate(
+                f"{errors.abs().mean():.1%}", (1.03, y), xycoords=("axes fraction", "data"), va="center", size=9
+            )
         ax.set_yticks(range(len(lines)), [f"{name} ({len(errors)})" for name, errors in lines], fontsize=9)
         ax.set(ylim=(len(lines) - 0.5, -0.5), xlim=_RATIOS, xlabel="modelled over measured time")
         ax.set_title(source, fontsize=11)
