@@ -70,7 +70,8 @@ def product_time(
     written = epilogue_rate * np.where(grouped, rates.grouped_epilogue_share, 1.0)
     results = batch * (_whole_waves(m, n, batch, rates.processors) if rates.whole_waves else m * n)
     moved = batch * ((m * k + k * n) * form.element_bytes + m * n * result_bytes) / machine.hbm_Bps
-    cast = batch * form.cast_bytes / 2 * (m * k + (0 if weights else k * n)) / machine.cast_Bps
+    cast_s = form.cast_bytes / 2 / machine.cast_Bps
+    cast = cast_s * batch * (m * k + (0 if weights else k * n)) if cast_s else 0.0
     start = np.where(grouped, rates.grouped_start_s, machine.host.kernel_s)
     work = results * (2 * k / (rate * share) + result_bytes / (ELEMENT_BYTES * written))
     return np.maximum(work, moved) + cast + starts * (start + form.scale_kernels * machine.host.kernel_s)
@@ -157,8 +158,10 @@ def product_passes(
     Seconds of m x n by k, m x k by n, and k x n by m; the last one casts both operands. Weights with a side that no
     _ALIGNED divides take the machine's unaligned_share.
     """
-    odd = (np.asarray(n) % _ALIGNED != 0) | (np.asarray(k) % _ALIGNED != 0)
-    share = np.where(odd & (not aligned), machine.rates.unaligned_share, 1.0)
+    share: Any = 1.0
+    if machine.rates.unaligned_share < 1 and not aligned:
+        odd = (np.asarray(n) % _ALIGNED != 0) | (np.asarray(k) % _ALIGNED != 0)
+        share = np.where(odd, machine.rates.unaligned_share, 1.0)
     ways: dict[str, Any] = {"batch": batch, "form": form, "share": share, "starts": starts, "grouped": grouped}
     forward, inputs = (product_time(machine, m, *sides, **ways) for sides in ((n, k), (k, n)))
     return forward, inputs, product_time(machine, k, n, m, **ways, weights=False, result_bytes=gradient_bytes)
