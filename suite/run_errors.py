@@ -31,6 +31,9 @@ def whole_casts(machine: Machine) -> Machine:
     return machine.changed(cast_fraction=machine.memory.memory_fraction)
 
 
+_NO_DOMAIN_LATENCY = dict.fromkeys(
+    ("hb_latency_s", "domain_call_latency_s", "domain_step_latency_s", "bulk_latency_s", "all_to_all_latency_s"), 0.0
+)
 MECHANISMS: Mapping[str, Off] = {
     "products below the peak": {"linear_fraction": 1.0, "bf16_fraction": 1.0},
     "sustained products, not the best": best_products,
@@ -46,14 +49,14 @@ MECHANISMS: Mapping[str, Off] = {
     "recompute of modules": {"recompute_modules": ("core_attn",)},
     "experts that wait for the host": {"graphs": "whole"},
     "CUDA graphs": {"graphs": "none"},
-    "latency of collectives": {"hb_latency_s": 0.0, "nic_latency_s": 0.0, "call_latency_s": 0.0},
+    "latency of collectives": {**_NO_DOMAIN_LATENCY, "nic_latency_s": 0.0, "call_latency_s": 0.0},
     "memory traffic": {"memory_Bps": UNLIMITED_BANDWIDTH},
-    "kernel starts": {"kernel_s": 0.0},
+    "kernel starts": {"kernel_s": 0.0, "grouped_start_s": 0.0},
     "the slowest GPU": {"rank_spread": 0.0},
     "compute lost to collectives beside it": {"collective_processors": 0, "overlap_slowdown": 1.0},
     "contention for the memory": {"memory_contention": False},
     "host between iterations": {"waiting_operators": 0},
-    "HB links": {"hb_Bps": UNLIMITED_BANDWIDTH, "hb_latency_s": 0.0},
+    "HB links": {"hb_Bps": UNLIMITED_BANDWIDTH, "peer_Bps": UNLIMITED_BANDWIDTH, **_NO_DOMAIN_LATENCY},
     "NICs": {"nic_Bps": UNLIMITED_BANDWIDTH, "nic_latency_s": 0.0},
     "attention": "attention_s",
     "elementwise kernels": "elementwise_s",

@@ -33,7 +33,7 @@ def test_a_search_on_the_first_numbers_is_within_twice_one_of_all_numbers(seed):
     found = gpu_counts(model, gpu, gpus, batch, runtime)
     best = search(model, gpu, gpus, batch, runtime, top=1, only_best=True, at_most=True).best["sequence_s"].min()
     first = fastest(model, gpu, found.iloc[0], batch, runtime=runtime)
-    assert best * (1 - 1e-12) <= first <= 2 * best
+    assert best * (1 - 1e-12) <= first <= 2 * best  # nothing that all jobs pay once an iteration evens them out
     assert first <= found["sequence_s"][0] * (1 + 1e-12) and (found["gpus"] <= gpus).all()
 
 

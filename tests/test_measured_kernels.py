@@ -47,21 +47,22 @@ def test_kernels_take_what_was_measured(kind, rows, largest, mean):
     assert len(error) == rows and error.max() < largest and error.mean() < mean
 
 
-@pytest.mark.parametrize("name", ["flash", "cudnn"])
-@pytest.mark.parametrize("which", ["forward", "backward"])
 def test_at_most_one_product_is_off_by_a_tenth():
     assert (errors("product")["error"].abs() > 0.1).sum() <= 1
 
 
-@pytest.mark.parametrize(("kind", "slower"), [("experts_loop", 0.25), ("experts_streams4", 0.2)])
-def test_experts_from_python_are_limited_by_the_host_where_they_are_small(kind, slower):
-    """Within these errors but for two rows of one after another, where the host was faster than its mean."""
+@pytest.mark.parametrize("kind", ["experts_loop", "experts_streams4"])
+def test_experts_from_python_are_limited_by_the_host_where_they_are_small(kind):
+    """All but two of 13 are within 20%: one after another, the host was faster than on average there."""
     table = errors(kind)
-    assert (table["error"].abs() > slower).sum() <= 2 and table["error"].abs().median() < 0.08
-    small = TABLE[(TABLE["kind"] == kind) & (TABLE["experts"] >= 64)]
-    assert (small["forward_s"] > 5 * TABLE[TABLE["kind"] == "experts_grouped"]["forward_s"].min()).all()
+    assert (table["error"].abs() > 0.2).sum() <= 2 and table["error"].abs().median() < 0.08
+    kernels = errors("experts_grouped").query("`pass` == 'forward'")["modelled_s"].to_numpy()
+    small = TABLE[TABLE["kind"] == kind]["experts"].to_numpy() >= 64
+    assert (table["modelled_s"].to_numpy()[small] > 3 * kernels[small]).all()
 
 
+@pytest.mark.parametrize("name", ["flash", "cudnn"])
+@pytest.mark.parametrize("which", ["forward", "backward"])
 def test_attention_is_neither_fast_nor_slow_on_average(name, which):
     table = errors("attention")
     ours = table[(table["name"] == name) & (table["pass"] == which)]
@@ -87,6 +88,12 @@ def test_rows_of_other_kinds_have_no_part():
     assert part_errors(TABLE[TABLE["kind"].isin(left_out)]).empty
     with pytest.raises(ValueError, match="gpu is 'H9', which no platform"):
         part_errors(TABLE.assign(gpu="H9 SXM"))
+    with pytest.raises(ValueError, match="kind is 'softmax'"):
+        part_errors(TABLE.assign(kind="softmax"))
+    with pytest.raises(ValueError, match="name is 'flash4'"):
+        part_errors(TABLE[TABLE["kind"] == "attention"].assign(name="flash4"))
+    forward = TABLE[TABLE["kind"] == "product"].drop(columns=["input_gradient_s", "weight_gradient_s"])
+    assert set(part_errors(forward)["pass"]) == {"forward"} and len(part_errors(forward)) == len(forward)
 
 
 # Attention

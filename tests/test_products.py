@@ -12,7 +12,8 @@ from railcore import catalog
 from railcore.catalog import files
 from railcore.training.formats import BF16, FORMATS
 from railcore.training.machine import catalog_machine
-from railcore.training.machine_rows import product_share_row
+from railcore.training.machine_rows import full_clock_row, product_share_row
+from railcore.training.measured_products import TABLE_FORMATS, product_errors
 from railcore.training.products import at_spare_power, expert_way, product_passes, product_time
 from railcore.training.runtime import EXPERT_PRODUCTS, MODERN
 
@@ -90,6 +91,9 @@ def test_a_gpu_without_a_measured_rate_takes_its_best_one_and_blocks_that_of_fp8
     assert product_share_row(best, "mxfp8") == "matmul_fraction_fp8"
     more = best | {"matmul_sustained_fp8"}
     assert product_share_row(more, "fp8") == product_share_row(more, "nvfp4") == "matmul_sustained_fp8"
+    assert full_clock_row(more, "fp8") == "matmul_sustained_fp8"
+    assert full_clock_row(more | {"matmul_full_clock_fp8"}, "fp8") == "matmul_full_clock_fp8"
+    assert full_clock_row(more | {"matmul_full_clock_fp8"}, "mxfp8") == "matmul_sustained_fp8"
 
 
 def test_narrower_operands_are_faster_and_scales_of_blocks_cost():
@@ -159,7 +163,7 @@ def test_spare_power_shortens_products_down_to_the_full_clock(time, full_clock, 
 
 
 def test_products_between_copies_are_as_measured():
-    """Copies of 0.3, 1 and 3 times a product's time beside it: the product's time, to 5%."""
+    """Copies of 0.3, 1 and 3 times a product's time beside it: the product's time, as near as its time alone is."""
     machine = catalog_machine("DGX H100")
     rows = PARTS[PARTS["kind"] == "product_between_copies"]
     for _, some in rows.groupby("n"):
@@ -168,6 +172,48 @@ def test_products_between_copies_are_as_measured():
             spare_s = machine.rates.spare_power * float(row.name.split()[2]) * row.forward_s
             full_clock = product_time(machine.at_full_clock, row.m, row.n, row.k)
             assert float(at_spare_power(without, full_clock, spare_s)) == pytest.approx(row.forward_s, rel=0.065)
+
+
+def test_rows_of_the_catalog_are_the_laws_of_the_public_table():
+    laws = pd.read_csv(files.data("derived/product_laws.csv"))
+    for law in laws[laws["precision"] != "fp8_block"].itertuples():
+        shares, precision = catalog.item("efficiencies", law.gpu), TABLE_FORMATS[law.precision]
+        assert shares[f"matmul_full_clock_{precision}"] == pytest.approx(law.full_clock)
+        row = shares.row(f"epilogue_rate_{precision}")
+        if law.gpu == "H100":  # measured on another card too
+            assert row.low <= law.epilogue_rate <= row.high
+        else:
+            assert row.value == pytest.approx(law.epilogue_rate)
+
+
+def test_errors_of_the_public_table_are_those_of_its_laws():
+    table = pd.read_csv(files.data("measured/products_public.csv"))
+    errors = product_errors(pd.concat([table, table]).sample(frac=1, random_state=1))
+    means = errors["error"].abs().groupby([errors["gpu"], errors["precision"]]).mean()
+    stored = pd.read_csv(files.data("derived/product_laws.csv")).set_index(["gpu", "precision"])["mean_error"]
+    assert means.to_dict() == pytest.approx(stored.to_dict(), rel=1e-6)
+    with pytest.raises(ValueError, match="table has products of H100 in nvfp4: give those of A100 in bfloat16, "):
+        product_errors(table.head(1).assign(gpu="H100", precision="nvfp4"))
+
+
+def test_the_share_of_ones_own_card_is_one_argument():
+    box = catalog_machine("DGX B200", sustained_share=0.48)
+    assert box.rates.linear_fraction == box.rates.bf16_fraction == 0.48
+    narrow = catalog_machine("DGX B200", "fp8", sustained_share=0.48)
+    assert narrow.rates.linear_fraction == 0.48
+    assert narrow.rates.bf16_fraction == catalog_machine("DGX B200").rates.bf16_fraction
+    for share in (0.0, 1.1):
+        with pytest.raises(ValueError, match="sustained_share"):
+            catalog_machine("DGX B200", sustained_share=share)
+
+
+def test_experts_one_after_another_do_not_share_waves():
+    machine = catalog_machine("DGX A100")
+    one = float(product_time(machine, 64, 768, 2048))
+    assert float(product_time(machine, 64, 768, 2048, **expert_way("loop", 128))) == pytest.approx(128 * one)
+    assert float(product_time(machine, 64, 768, 2048, **expert_way("grouped", 128))) < 64 * one
+    for way in EXPERT_PRODUCTS:
+        assert float(product_time(machine, 64, 768, 2048, **expert_way(way, 1))) == pytest.approx(one)
 
 
 def test_the_ways_to_start_experts_differ_where_they_are_small():

@@ -15,7 +15,9 @@ TABLE = pd.read_csv(files.data("measured/products_public.csv"))
 GROUPS: dict[Case, pd.DataFrame] = dict(iter(TABLE.groupby(["gpu", "precision"])))  # type: ignore[arg-type]
 LOOSE = 0.05  # error from which a row counts less: rows differ by so much from one measurement to the next
 STARTS = ((0.8, 0.75, 1e-4), (0.7, 0.5, 5e-4), (0.6, 0.58, 2e-5))  # of full_clock, sustained and spare_s
+HELD = 1e-3  # weight of a parameter's logarithm beside errors, so that one which no row needs stays where it started
 DIGITS = 3
+OF_MACHINE = ("linear_rate", "bf16_rate", "processors", "memory_Bps", "memory_fraction", "whole_waves")
 
 
 def cases() -> list[Case]:
@@ -30,8 +32,8 @@ def size(case: Case) -> int:
 
 def key(case: Case) -> tuple:
     """What the row of a case is computed from, but the code."""
-    machine = machine_of_gpu(case[0], TABLE_FORMATS[case[1]])
-    return case, sorted(machine.values.items()), GROUPS[case].to_csv(index=False)
+    values = machine_of_gpu(case[0], TABLE_FORMATS[case[1]]).values
+    return case, [values[name] for name in OF_MACHINE], GROUPS[case].to_csv(index=False)
 
 
 def solved(case: Case, rows: pd.DataFrame) -> ProductLaw:
@@ -49,7 +51,7 @@ def solved(case: Case, rows: pd.DataFrame) -> ProductLaw:
 
     def errors(logarithms: np.ndarray) -> np.ndarray:
         times = measured_product_times(machine, law(logarithms), rows["m"], rows["n"], rows["k"])
-        return np.log(times / rows["seconds"].to_numpy())
+        return np.append(np.log(times / rows["seconds"].to_numpy()), HELD * (logarithms - np.log(guesses[0])))
 
     bounds = -60, [0, 0, *[60] * (len(guesses[0]) - 2)]
     fits = [least_squares(errors, np.log(guess), bounds=bounds, loss="soft_l1", f_scale=LOOSE) for guess in guesses]

@@ -12,8 +12,8 @@ import numpy as np
 from railcore.training.collectives import doublings
 from railcore.training.machine_parts import DomainCollectives
 
-_BULK_STEP = 3.4 / 1.9  # latency of a step with protocol Simple over LL128: NVIDIA/nccl, src/graph/tuning.cc
-_TREE_SHARE = 0.92  # bandwidth of a tree over that of rings, from there too
+BULK_STEP = 3.4 / 1.9  # latency of a step with protocol Simple over LL128: NVIDIA/nccl, src/graph/tuning.cc
+TREE_SHARE = 0.92  # bandwidth of a tree over that of rings, from there too
 _HOST_GPUS = 8  # a tree is a chain through so many GPUs, and then goes by twos
 
 
@@ -71,10 +71,10 @@ def domain_ring_s(
     bulk_call_s, started = call_s + domain.bulk_latency_s, several * np.asarray(calls)
     time_s = np.minimum(
         ring_s / domain.low_latency_share + started * (call_s + levels * step_s),
-        ring_s + started * (bulk_call_s + steps * _BULK_STEP * step_s),
+        ring_s + started * (bulk_call_s + steps * BULK_STEP * step_s),
     )
     if passes > 1:
-        tree_s = ring_s / _TREE_SHARE + started * (bulk_call_s + levels * _BULK_STEP * step_s)
+        tree_s = ring_s / TREE_SHARE + started * (bulk_call_s + levels * BULK_STEP * step_s)
         time_s = np.minimum(time_s, tree_s)
     if math.isfinite(domain.multicast_latency_s):
         sent_s = several * (n + passes - 1) / n * D / (hb_Bps * domain.multicast_share)

@@ -127,7 +127,9 @@ def _layer_passes(
     heads = rank.micro_batch * rank.model.heads / rank.tensor
     scores = Passes(*attention_times(rank.model, machine, rank.runtime, heads, rank.queries))
     kernels = elementwise_times(rank, machine)
-    products = products.beside(full_clock, scores.plus(kernels).times(machine.rates.spare_power))
+    # Unfused attention is products itself.
+    other = scores.plus(kernels) if rank.runtime.fused_attention else kernels
+    products = products.beside(full_clock, other.times(machine.rates.spare_power))
     work = {"linear": products.passes, "attention": scores, "elementwise": kernels}
     traffic = {
         "tensor": tensor_traffic(rank, machine, links, products),

@@ -51,7 +51,10 @@ class Products(NamedTuple):
     weights: Any
 
     def beside(self, full_clock: "Products", spare: Passes) -> "Products":
-        """The same between other kernels, which leave power for so many seconds (`at_spare_power`)."""
+        """The same between other kernels, which leave power for so many seconds (`at_spare_power`).
+
+        Backward the products of inputs' and of weights' gradients become shorter by the same share.
+        """
         forward = at_spare_power(self.forward, full_clock.forward, spare.forward)
         backward = self.inputs + self.weights
         left = at_spare_power(backward, full_clock.inputs + full_clock.weights, spare.backward) / backward
@@ -325,8 +328,8 @@ def host_operators(
         count - graphed * (inside - 1) + per_expert
         for count, inside in zip(_COMMON_OPERATORS, _GRAPHED_OPERATORS, strict=True)
     )
-    products = np.ones_like(n) if grouped else n
-    casts = n * _EXPERT_LAYERS * cast_kernels
+    products = np.ones_like(n) if grouped else n  # kernels of a product, and of the cast of its operand
+    casts = products * _EXPERT_LAYERS * cast_kernels
     return HostOperators(
         forward, backward, products * _EXPERT_LAYERS + casts, (2 * products + n) * _EXPERT_LAYERS + casts
     )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.training.collectives import doublings, hierarchical_time
-from railcore.training.domain_links import domain_ring_s, tree_levels
+from railcore.training.domain_links import BULK_STEP, TREE_SHARE, domain_ring_s, tree_levels
 from railcore.training.machine_parts import DomainCollectives
 
 
@@ -104,8 +104,8 @@ class _Way(NamedTuple):
 
 # NVIDIA/nccl, src/graph/tuning.cc as of 2026: base and hardware latencies and bandwidths of ncclTopoTuneModel.
 _SIMPLE = _Way(1.0, 1.0, 1.0, 1.0)
-_LL128 = _Way(0.92, 14 / 8.4, 1.9 / 3.4, 4.0 / 14)
-_TREE = _Way(0.92, 1.0, 4.0 / 3.4, 1.0)
+_LL128 = _Way(0.92, 14 / 8.4, 1 / BULK_STEP, 4.0 / 14)
+_TREE = _Way(TREE_SHARE, 1.0, 4.0 / 3.4, 1.0)
 _PAT = _Way(0.75, 8 / 8.4, 0.0, 1 / 3.5)
 _PAT_RANK = 2.8 / 14  # latency that each rank adds, over that of a step over NICs
 

@@ -22,6 +22,7 @@ from railcore.training.machine_parts import (
     ATTENTION_TOKENS,
     PART_OF,
     PARTS,
+    UNLIMITED_BANDWIDTH,
     CollectiveWays,
     DomainCollectives,
     GpuLinks,
@@ -44,7 +45,8 @@ ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn", "cudnn_2025")
 _LONG_TAILS = ("flash1", "flash2")  # kernels that do not order their blocks by length
 # Heads of 64, of all kernels and of one; of latent attention, whose queries are longer than its values; in fp8.
 _ATTENTION_SHAPES = ("head64", "flash2_head64", "mla", "fp8", "mla_fp8")
-_COMMON_KERNELS = (  # rows of "all" that are fields of the same name
+_COMMON_KERNELS = (  # fields, and rows of the same name of a GPU or of "all" GPUs in efficiencies
+    *("spare_power", "grouped_epilogue_share"),
     *("attention_backward_share", "attention_ramp", "attention_ramp_backward"),
     *("attention_tail", "attention_tail_flash2", "attention_tail_backward"),
     *("norm_share", "norm_backward_share", "activation_backward_share", "loss_share", "adam_extra_bytes"),
@@ -61,7 +63,6 @@ _DOMAIN_ROWS = {  # fields of DomainCollectives, and rows of a GPU or of "all" G
     "all_to_all_share": "all_to_all_share",
     "peer_Bps": "peer_bandwidth",
 }
-UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
 # Fields of a machine whose products and attention take their FLOPs alone: no size, start or pause changes their rate.
 IDEAL_KERNELS: dict[str, Any] = {
     "memory_Bps": UNLIMITED_BANDWIDTH,
@@ -512,9 +513,7 @@ def catalog_machine(
         "dropless_serial_share": common["dropless_serial_share"],
         "exchange_hidden_share": common["exchange_hidden_share"],
         "rank_spread": common["rank_spread"],
-        "spare_power": common["spare_power"],
-        "grouped_start_s": common["grouped_start"],
-        "grouped_epilogue_share": common["grouped_epilogue_share"],
+        "grouped_start_s": share.get("grouped_start", common["grouped_start"]),
         "collective_processors": int(common["collective_processors"]),
         "hb_domain_size": int(box["gpus"]),
         "hb_Bps": box["hb_bandwidth"],
@@ -546,7 +545,7 @@ def catalog_machine(
         "attention_shapes": tuple(
             (name, value / kernels.get(name.rpartition("_")[0], best)) for name, value in shapes.items()
         ),
-        **{name: common[name] for name in _COMMON_KERNELS},
+        **{name: share.get(name, common[name]) for name in _COMMON_KERNELS},
         "window_keys": 2 * _WINDOW * (small / share.get("attention_fraction_window", small) - 1),
         "unaligned_share": share.get("unaligned_share", 1.0),
         "whole_waves": bool(share.get("whole_waves", 0.0)),

@@ -22,6 +22,7 @@ from railcore.catalog.arguments import (
 from railcore.network.topology.failed_part import FailedPart
 from railcore.training.group_shares import Fabric
 
+UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
 PositiveRate = Annotated[float, Range(0, infinite=True, above_0=True)]  # 1/s; infinity: takes no time
 
 ATTENTION_TOKENS, ATTENTION_HEADS = 4096, 128  # of a sequence, and of all sequences: of which rates of attention are
@@ -35,7 +36,8 @@ class GpuRates:
     linear_rate, bf16_rate: dense peak in the precision of the linear layers, and in bf16 [FLOP/s].
     linear_fraction, bf16_fraction: share of it that large matrix products sustain one after the other, at the GPU's
         limit of power, see `product_share_row`.
-    linear_full_clock, bf16_full_clock: the same at full clock, where pauses leave power; not below the sustained ones.
+    linear_full_clock, bf16_full_clock: the same at full clock, where pauses leave power; one that is lower than the
+        sustained one changes nothing.
     linear_epilogue_rate, bf16_epilogue_rate: results that the ends of a product's tiles write, beside which nothing
         else runs on the processor [1/s].
     attention_fraction: share of bf16_rate that the best fused attention reaches in both passes, on ATTENTION_HEADS
@@ -165,7 +167,7 @@ class DomainCollectives:
     multicast_share: PositiveShare = 1.0
     all_to_all_latency_s: Seconds = 0.0
     all_to_all_share: PositiveShare = 1.0
-    peer_Bps: PositiveBandwidth = 1e30
+    peer_Bps: PositiveBandwidth = UNLIMITED_BANDWIDTH
 
 
 @checked

@@ -19,8 +19,11 @@ def product_share_row(shares: Container[str], precision: str) -> str:
 
 
 def full_clock_row(shares: Container[str], precision: str) -> str:
-    """The row with the share of the dense peak that products reach at full clock; else that which they sustain."""
-    row = _first_row(shares, precision, "matmul_full_clock")
+    """The row with the share of the dense peak that products reach at full clock; else that which they sustain.
+
+    Kernels of MXFP8 and NVFP4 are others than those of FP8, so that these never take its full clock.
+    """
+    row = f"matmul_full_clock_{precision}"
     return row if row in shares else product_share_row(shares, precision)
 
 

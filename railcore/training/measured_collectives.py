@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import checks
+from railcore.training.formats import ELEMENT_BYTES
 from railcore.training.machine import Machine, machine_of_gpu
 
-ELEMENT_BYTES = 2  # of the elements that `message` counts
 _LINKS: dict[str, Callable[..., Any]] = {
     "all_gather": Machine.gather_links,
     "reduce_scatter": Machine.gather_links,
@@ -42,7 +42,7 @@ def collective_errors(table: pd.DataFrame) -> pd.DataFrame:
     >>> import pandas as pd, railcore as rc
     >>> rows = pd.DataFrame({"gpu": ["H100"], "collective": ["all_gather"], "gpus": [8], "message": [2**28],
     ...                      "seconds": [1.4e-3]})
-    >>> abs(rc.training.collective_errors(rows).error[0]) < 0.05
+    >>> bool(abs(rc.training.collective_errors(rows).error[0]) < 0.05)
     True
     """
     modelled = np.zeros(len(table))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from railcore.catalog import checks
 from railcore.training.formats import FORMATS
 from railcore.training.layer_work import (
     NORM_KERNELS,
@@ -28,6 +29,8 @@ _ADAM = {
 # For each expert: take its matrices and multiply them; over streams also change the stream.
 _PYTHON_OPERATORS = {"grouped": 0, "loop": 2, "streams": 3}
 _PRODUCT_PASSES = ("forward_s", "input_gradient_s", "weight_gradient_s")
+_COLUMNS = ("name", *"m n k experts heads head_dim value_dim sequence batch".split(), *_PRODUCT_PASSES, "backward_s")
+_LEFT_OUT = ("copy", "add", "experts_bmm")
 _Passes = Iterator[tuple[str, Any]]  # column of the measured time, and seconds
 
 
@@ -48,7 +51,7 @@ def part_errors(table: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     ValueError
-        For a GPU that no platform of the catalog has.
+        For a GPU that no platform of the catalog has, an unknown kind or name, and for missing columns.
 
     Examples
     --------
@@ -60,12 +63,16 @@ def part_errors(table: pd.DataFrame) -> pd.DataFrame:
     True
     """
     rows = list[tuple[Any, ...]]()
+    for kind in table["kind"].unique():
+        checks.one_of("kind", kind, [*_TIMES, *_LEFT_OUT])
+    table = table.reindex(columns=[*dict.fromkeys((*table.columns, *_COLUMNS))])
     for (gpu, kind), part in table[table["kind"].isin(_TIMES)].groupby(["gpu", "kind"], sort=False):
         machine = machine_of_gpu(gpu.split()[0], "fp8" if kind == "product_fp8" else "bf16")
         for row in part.itertuples():
             for column, seconds in _TIMES[kind](row, machine):
-                name = column.removesuffix("_s").replace("_", " ")
-                rows.append((gpu, kind, row.name, name, getattr(row, column), float(seconds)))
+                if (measured := getattr(row, column)) > 0:
+                    name = column.removesuffix("_s").replace("_", " ")
+                    rows.append((gpu, kind, row.name, name, measured, float(seconds)))
     errors = pd.DataFrame(rows, columns=["gpu", "kind", "name", "pass", "measured_s", "modelled_s"])
     return errors.assign(error=errors["modelled_s"] / errors["measured_s"] - 1)
 
@@ -79,7 +86,10 @@ def _product_fp8(row: Any, machine: Machine) -> _Passes:
 
 
 def _between_copies(row: Any, machine: Machine) -> _Passes:
-    """name: "copies take C of the product's time". A copy lasts C times as long as the product comes to take."""
+    """name: "copies take C of the product's time". A copy lasts C times as long as the product comes to take.
+
+    Then `at_spare_power` is T = T0 - s C T, solved for T.
+    """
     share = machine.rates.spare_power * float(row.name.split()[2])
     without_pause, full_clock = (product_time(box, row.m, row.n, row.k) for box in (machine, machine.at_full_clock))
     yield "forward_s", np.maximum(full_clock, without_pause / (1 + share))
@@ -92,15 +102,15 @@ def _experts(way: str) -> Callable[[Any, Machine], _Passes]:
         passes = product_passes(machine, row.m, row.n, row.k, **expert_way(way, row.experts))
         host_s = row.experts * _PYTHON_OPERATORS[way] * machine.host.launch_s
         for column, seconds in zip(_PRODUCT_PASSES, passes, strict=True):
-            if getattr(row, column) > 0:
-                yield column, np.maximum(seconds, host_s)
+            yield column, np.maximum(seconds, host_s)
 
     return times
 
 
 def _attention(row: Any, machine: Machine) -> _Passes:
     sizes = row.heads * row.batch, row.sequence, row.sequence, row.head_dim, row.value_dim
-    times = fused_attention_times(machine, _ATTENTION[row.name], *sizes)
+    kernel = _ATTENTION[checks.one_of("name", row.name, _ATTENTION)]
+    times = fused_attention_times(machine, kernel, *sizes)
     yield from zip(("forward_s", "backward_s"), times, strict=True)
 
 
@@ -117,7 +127,7 @@ def _logits(row: Any, machine: Machine) -> _Passes:
 
 
 def _adam(row: Any, machine: Machine) -> _Passes:
-    yield "forward_s", adam_time(_ADAM[row.name], machine) * row.n
+    yield "forward_s", adam_time(_ADAM[checks.one_of("name", row.name, _ADAM)], machine) * row.n
 
 
 _TIMES: dict[str, Callable[[Any, Machine], _Passes]] = {

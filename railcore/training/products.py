@@ -8,7 +8,8 @@ from railcore.training.formats import BF16, ELEMENT_BYTES, LinearFormat
 from railcore.training.machine import Machine
 
 # Rows and columns of the tiles that libraries choose from where they cannot split a wave, and the share of the rate
-# that each reaches: smaller tiles read their operands more often.
+# that each reaches, for smaller tiles read their operands more often: solved from the products of A100 in
+# data/measured/products_public.csv.
 _TILES = ((256, 128, 1.0), (128, 128, 0.87), (256, 64, 0.87), (128, 64, 0.74))
 _STREAMS = 4  # of Transformer Engine's grouped products (GitHub NVIDIA/TransformerEngine, common/util/multi_stream.cpp)
 _ALIGNED = 64  # elements of 2 bytes that a side should be a multiple of (NVIDIA, Matrix Multiplication Background)
@@ -68,7 +69,7 @@ def product_time(
     rate = machine.linear_flops if narrow else machine.bf16_flops
     epilogue_rate = rates.linear_epilogue_rate if narrow else rates.bf16_epilogue_rate
     written = epilogue_rate * np.where(grouped, rates.grouped_epilogue_share, 1.0)
-    results = batch * (_whole_waves(m, n, batch, rates.processors) if rates.whole_waves else m * n)
+    results = _whole_waves(m, n, batch, starts, rates.processors) if rates.whole_waves else batch * m * n
     moved = batch * ((m * k + k * n) * form.element_bytes + m * n * result_bytes) / machine.hbm_Bps
     cast_s = form.cast_bytes / 2 / machine.cast_Bps
     cast = cast_s * batch * (m * k + (0 if weights else k * n)) if cast_s else 0.0
@@ -85,32 +86,31 @@ def expert_way(expert_products: str, experts: Any) -> dict[str, Any]:
     if expert_products == "grouped":
         return {"batch": experts, "grouped": np.asarray(experts) > 1}
     streams = _STREAMS if expert_products == "streams" else 1
-    return {"batch": experts, "starts": experts / streams}
+    return {"batch": experts, "starts": np.ceil(np.asarray(experts) / streams)}
 
 
-def _whole_waves(m: Any, n: Any, batch: Any, processors: int) -> Any:
-    """Elements of an m x n result that processors work on in whole waves of tiles, of the tiles that need fewest.
+def _whole_waves(m: Any, n: Any, batch: Any, starts: Any, processors: int) -> Any:
+    """Elements of `batch` m x n results that processors work on in whole waves of tiles, of the tiles that need fewest.
 
-    m n W P / tiles of each of _TILES and its turned form, W waves of P processors, over the share of its rate.
+    W P r c over the tiles' share of the rate: W waves of P processors, r x c tiles, one of _TILES or turned. Kernels
+    that start one after the other do not share waves: W = starts ceil(tiles of a kernel / P).
     """
     m, n = np.asarray(m, float), np.asarray(n, float)
 
     def elements(rows: int, columns: int, share: float) -> Any:
-        tiles = np.ceil(m / rows) * np.ceil(n / columns) * batch
-        return np.ceil(tiles / processors) * processors * rows * columns / (batch * share)
+        tiles = np.ceil(m / rows) * np.ceil(n / columns) * (batch / starts)
+        return starts * np.ceil(tiles / processors) * processors * rows * columns / share
 
-    least = elements(*_TILES[0])
-    for rows, columns, share in _TILES:
-        least = np.minimum(least, np.minimum(elements(rows, columns, share), elements(columns, rows, share)))
-    return least
+    sides = [turned for rows, columns, share in _TILES for turned in ((rows, columns, share), (columns, rows, share))]
+    return np.minimum.reduce([elements(*tile) for tile in sides])
 
 
 def at_spare_power(time_s: Any, full_clock_s: Any, spare_s: Any) -> np.ndarray:
     """Time of products that other work interrupts: max(F, T - s), and T where F is no shorter.
 
     A GPU that multiplies without a pause is at its limit of power, and lowers its clock. What other kernels leave of
-    that limit the products take back, up to the full clock: the same product reaches 621 to 715 TFLOP/s on H100
-    without a pause, and 716 to 803 between copies in memory (data/measured/gpu_parts.csv).
+    that limit the products take back, up to the full clock: two products reach 658 and 703 TFLOP/s on H100 without a
+    pause, 775 and 802 beside copies in memory of three times their time (data/measured/gpu_parts.csv).
 
     Parameters
     ----------
