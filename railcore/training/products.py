@@ -35,7 +35,7 @@ def product_time(
     - A: elements of the results, m n each. On a GPU whose libraries run whole waves of tiles it is those of the waves.
     - R: the machine's rate: what the GPU sustains at its limit of power (`at_spare_power` has it with pauses).
     - E: results of 2 bytes that the ends of tiles write a second; nothing else runs on the processor then. It takes
-      as many times longer as a result moves more than 2 bytes, r.
+      as many times longer as a result moves more than 2 bytes, r: taken so, for only 2 bytes were measured.
 
     Operands and results pass HBM once, while the processors work.
 
