@@ -222,22 +222,22 @@ def parts_over_measured(data: pd.DataFrame, title: str) -> plt.Figure:
     mean absolute error.
     """
     sources = list(data["source"].unique())
-    figure, axes = plt.subplots(1, len(sources), figsize=(13, 6), sharex=True)
+    figure, axes = plt.subplots(1, len(sources), figsize=(10, 6.4), sharex=True)
     for ax, source in zip(np.ravel(axes), sources, strict=True):
         lines = data[data["source"] == source].groupby("part", sort=False)["error"]
         ax.axvspan(0.9, 1.1, color="#EEEEEE", zorder=0)
         ax.axvline(1, color="black", linewidth=0.8)
         for y, (_, errors) in enumerate(lines):
             shown = np.clip(1 + errors, *_RATIOS)
-            ax.plot(shown, [y] * len(errors), "o", markersize=4, alpha=0.35, color=COLOURS[0], clip_on=False)
+            ax.plot(shown, [y] * len(errors), "o", markersize=3.5, alpha=0.35, color=COLOURS[0], clip_on=False)
             ax.plot([1 + errors.mean()], [y], "|", color="black", markersize=16, markeredgewidth=2)
             ax.annotate(
-                f"{errors.abs().mean():.1%}", (1.03, y), xycoords=("axes fraction", "data"), va="center", size=9
+                f"{errors.abs().mean():.1%}", (1.03, y), xycoords=("axes fraction", "data"), va="center", size=8
             )
-        ax.set_yticks(range(len(lines)), [f"{name} ({len(errors)})" for name, errors in lines], fontsize=9)
-        ax.set(ylim=(len(lines) - 0.5, -0.5), xlim=_RATIOS, xlabel="modelled over measured time")
-        ax.set_title(source, fontsize=11)
-    figure.suptitle(title, fontsize=12)
+        ax.set_yticks(range(len(lines)), [f"{name} ({len(errors)})" for name, errors in lines], fontsize=8)
+        ax.set(ylim=(len(lines) - 0.5, -0.5), xlim=_RATIOS, xlabel="modelled over measured")
+        ax.set_title(source, fontsize=9)
+    figure.suptitle(title, fontsize=10)
     figure.tight_layout()
     return figure
 
