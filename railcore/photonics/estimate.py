@@ -110,7 +110,7 @@ def overhead_estimate(
 
     Estimated over simulated time of changes (data/derived/photonic_runs.csv, and random small steps), where it is 1% of
     the iteration or more: without chunks and context ranks 0.75 to 1.75, and nearly always 0.9 to 1.25; 0.55 for sums
-    in every pass (ZeRO-2), 2.6 for AllReduces, which are as long as the pass. Expert ranks 0.75 to 1.5; where only some
+    in every pass (ZeRO-2), 0.55 to 2.6 for AllReduces, as long as the pass. Expert ranks 0.75 to 1.5; where only some
     layers are mixtures 0.65 to 3, and nearly always 0.8 to 1.5. Context ranks 0.5 to 2.1, and mostly 0.95 to 1.2.
     Interleaved mostly 0.35 to 2.5, since hops of other micro-batches fall between gathers: simulate these.
 
