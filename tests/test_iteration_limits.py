@@ -14,6 +14,7 @@ from one_layer import layer_work
 
 from railcore.training.iteration import iteration_times
 from railcore.training.layer import layer_costs
+from railcore.training.layer_work import host_operators
 from railcore.training.link_times import exposed_time
 from railcore.training.machine import IDEAL_KERNELS, catalog_machine
 from railcore.training.machine_parts import DomainCollectives
@@ -363,3 +364,33 @@ def test_beside_slow_nics_compute_that_wants_the_memory_loses_little():
     }
     assert waits[True] < 0.6 * waits[False]
     assert not eager.contends(H100) and eager.contends(slow) and not MODERN.contends(slow)
+
+
+# What products take beside other kernels, and how experts start
+
+
+def test_other_kernels_leave_power_to_the_products_of_a_layer():
+    """By their time times the machine's share; unfused attention is products itself."""
+    some, none = (H100.changed(spare_power=share) for share in (0.01, 0.0))
+    for runtime, of_attention in ((MODERN, 1), (replace(MODERN, attention="unfused"), 0)):
+        shorter, alone = (parts(GPT, Strategy(), box, runtime) for box in (some, none))
+        other = alone["elementwise_s"] + of_attention * alone["attention_s"]
+        assert alone["linear_s"] - shorter["linear_s"] == pytest.approx(0.01 * other, rel=1e-9)
+
+
+def test_experts_start_in_recompute_as_they_do_forward():
+    free = H100.changed(spare_power=0.0, grouped_start_s=0.0, grouped_epilogue_share=1.0)
+    plan = Strategy(recompute="selective")
+    loop, grouped = (
+        parts(MIXTURE, plan, free, replace(MODERN, recompute_modules=("moe",), expert_products=way))
+        for way in ("loop", "grouped")
+    )
+    again = loop["recompute_s"] - grouped["recompute_s"]
+    assert again > 0 and loop["linear_s"] - grouped["linear_s"] == pytest.approx(3 * again, rel=1e-9)
+
+
+def test_the_host_starts_one_kernel_for_all_experts_where_they_are_grouped():
+    apart, grouped = (host_operators(8, cast_kernels=1, grouped=on) for on in (False, True))
+    assert apart.forward == grouped.forward and apart.backward == grouped.backward
+    assert (apart.forward_kernels, grouped.forward_kernels) == (2 * 8 * 2, 2 * 2)
+    assert (apart.backward_kernels, grouped.backward_kernels) == (8 * (6 + 2), 2 * (2 + 8) + 2)
