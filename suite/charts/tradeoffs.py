@@ -238,7 +238,6 @@ def parts_over_measured(data: pd.DataFrame, title: str) -> plt.Figure:
         ax.set(ylim=(len(lines) - 0.5, -0.5), xlim=_RATIOS, xlabel="modelled over measured")
         ax.set_title(source, fontsize=9)
     figure.suptitle(title, fontsize=10)
-    figure.tight_layout()
     return figure
 
 
