@@ -6,6 +6,7 @@ import pandas as pd
 
 from railcore.catalog import files
 from railcore.catalog.units import KiB
+from railcore.training.formats import ELEMENT_BYTES
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.measured_collectives import collective_errors
@@ -109,7 +110,7 @@ def measured_parts() -> pd.DataFrame:
     precision = public["precision"].replace({"bfloat16": "bf16", "fp8_block": "fp8 in blocks"})
     public = public.assign(source="products", part=public["gpu"] + ", " + precision, size="large")
     inside = collective_errors(collectives).rename(columns={"seconds": "measured_s"})
-    large = 2 * inside["message"] >= 64 * KiB
+    large = ELEMENT_BYTES * inside["message"] >= 64 * KiB
     inside = inside.assign(source="collectives", part=inside["gpu"], size=large.map({True: "large", False: "small"}))
     columns = ["source", "part", "size", "measured_s", "modelled_s", "error"]
     return pd.concat([table[columns] for table in (alone, public, inside)], ignore_index=True)

@@ -92,6 +92,8 @@ def test_rows_of_other_kinds_have_no_part():
         part_errors(TABLE.assign(kind="softmax"))
     with pytest.raises(ValueError, match="name is 'flash4'"):
         part_errors(TABLE[TABLE["kind"] == "attention"].assign(name="flash4"))
+    with pytest.raises(ValueError, match="table has product '8B tp1 qkv' without its sizes"):
+        part_errors(TABLE[TABLE["kind"] == "product"].drop(columns="k"))
     forward = TABLE[TABLE["kind"] == "product"].drop(columns=["input_gradient_s", "weight_gradient_s"])
     assert set(part_errors(forward)["pass"]) == {"forward"} and len(part_errors(forward)) == len(forward)
 

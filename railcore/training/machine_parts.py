@@ -25,7 +25,7 @@ from railcore.training.group_shares import Fabric
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
 PositiveRate = Annotated[float, Range(0, infinite=True, above_0=True)]  # 1/s; infinity: takes no time
 
-ATTENTION_TOKENS, ATTENTION_HEADS = 4096, 128  # of a sequence, and of all sequences: of which rates of attention are
+ATTENTION_TOKENS, ATTENTION_HEADS = 4096, 128  # of a sequence, in all: shares of attention are given for these
 
 
 @checked

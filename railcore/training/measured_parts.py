@@ -51,7 +51,7 @@ def part_errors(table: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     ValueError
-        For a GPU that no platform of the catalog has, an unknown kind or name, and for missing columns.
+        For a GPU that no platform of the catalog has, an unknown kind or name, and a row without its sizes.
 
     Examples
     --------
@@ -71,6 +71,10 @@ def part_errors(table: pd.DataFrame) -> pd.DataFrame:
         for row in part.itertuples():
             for column, seconds in _TIMES[kind](row, machine):
                 if (measured := getattr(row, column)) > 0:
+                    if not np.isfinite(seconds):
+                        raise ValueError(
+                            f"table has {kind} {row.name!r} without its sizes: fill in what data/README.md names"
+                        )
                     name = column.removesuffix("_s").replace("_", " ")
                     rows.append((gpu, kind, row.name, name, measured, float(seconds)))
     errors = pd.DataFrame(rows, columns=["gpu", "kind", "name", "pass", "measured_s", "modelled_s"])
