@@ -39,7 +39,7 @@ def pipeline(p, v, m, forward_s=1.0, backward_s=2.0, layers=1e9, on_nic=1.0, **e
     }
     stage = record(STAGE_ROW, layers=layers, hop_Bps=1.0, hop_on_nic=on_nic, **filling, **exchanges)
     setting = record(SETTING, overlap_data=1.0, memory_bytes=1e9, host_Bps=1.0)
-    return critical_path(layer, stage, setting, 1.0, float(p), 1.0, float(v), float(m))
+    return critical_path(layer, stage, setting, 1.0, float(p), 1.0, float(v), float(m), layers)
 
 
 def exchanged(timetable, direction, link_s):
@@ -132,7 +132,7 @@ def test_a_slower_host_is_never_faster_where_hops_hide_and_the_last_stage_has_fe
     times = []
     for rate in (10.0, 1.0, 0.6, 0.5, 0.4, 0.3, 0.2, 0.05):
         setting = record(SETTING, memory_bytes=1e9, host_Bps=rate, offload_activations=1.0)
-        times.append(critical_path(layer, stage, setting, 1.0, 2.0, 1.0, 2.0, 8.0).total_s)
+        times.append(critical_path(layer, stage, setting, 1.0, 2.0, 1.0, 2.0, 8.0, stage.layers).total_s)
     assert np.all(np.diff(times) >= -1e-9) and times[0] < times[-1] - 1
 
 

@@ -65,6 +65,7 @@ ONE = dict.fromkeys(STRATEGY_COLUMNS, 1)
 ONE |= dict.fromkeys(
     ("sequence_parallel", "recompute", "sharding", "keep_gathered", "ends_as_layers", "whole_experts", "placement"), 0
 )
+ONE |= {"recomputed_layers": 0}
 
 
 def random_strategies(model, rng, size, most_data=256):
@@ -90,6 +91,8 @@ def random_strategies(model, rng, size, most_data=256):
             "ends_as_layers": int(rng.random() < (0.3 if p > 1 else 0.02)),
             "whole_experts": whole,
             "placement": rng.integers(0, len(ORDERS)),
+            "recomputed_layers": rng.choice([0, 0, 1, 4]),
+            "recompute_group": rng.choice([1, 1, 3]),
             "global_batch": d * b * m + (rng.random() < 0.05),
         }
         rows.append([columns[name] for name in STRATEGY_COLUMNS])
@@ -298,6 +301,7 @@ def test_the_last_stage_holds_the_logits_besides():
 def test_recompute_costs_at_most_a_forward_pass_and_saves_memory(found):
     for model, gpu, strategies, runtime, offload, _ in found[::5]:
         offload = tuple(set(names_of(offload)) - {"activations"})  # of which fewer pass the host's link
+        strategies = {**strategies, "recomputed_layers": 0 * strategies["tensor"]}
         none, selective, full = (
             iteration_times(model, gpu, {**strategies, "recompute": level}, runtime, offload)
             for level in range(len(RECOMPUTE))

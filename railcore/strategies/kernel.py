@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.compiled import inlined, larger, njit
-from railcore.training.critical_path import critical_path
+from railcore.compiled import inlined, larger, njit, smaller
+from railcore.training.critical_path import critical_path, microbatches_held
+from railcore.training.parallelism import ALL_LAYERS
 
+FEWEST_LAYERS = -1  # recomputed: as few as fit in memory; all where none must be
 TIME_EDGES_S = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
 _CELL_SHIFT = 52 - 7  # a cell of numbers: the same exponent, and the same first 7 bits of the mantissa, 1/128 wide
 _STAGE, _LAYER, _BATCH = range(3)  # columns of places
-TIME, MEMORY, TOTAL = range(3)  # columns of what is kept of a strategy
+TIME, MEMORY, TOTAL, RECOMPUTED = range(4)  # columns of what is kept of a strategy
 
 
 class Tables(NamedTuple):
@@ -27,6 +29,7 @@ class Tables(NamedTuple):
     pipeline, data, interleave: p, d and v of each stage, as floats.
     interleaved: whether v > 1, of each stage.
     micro_batch: b of each entry.
+    recomputed: layers of a stage that are recomputed, of each entry: a number, ALL_LAYERS or FEWEST_LAYERS.
     first, first_interleaved, last: the part of `batches` of each entry: from `first`, or from first_interleaved where
         v > 1, up to `last`.
     batches: sequences of an iteration.
@@ -45,6 +48,7 @@ class Tables(NamedTuple):
     interleave: Any
     interleaved: Any
     micro_batch: Any
+    recomputed: Any
     first: Any
     first_interleaved: Any
     last: Any
@@ -59,7 +63,8 @@ class Kept(NamedTuple):
     least_bytes: least memory of all.
     histogram: feasible strategies by time between edges; the last number is of those on the last edge.
     cells: the bin in which each cell of numbers begins; the first cell is number first_cell.
-    best: columns TIME (of a sequence), MEMORY and TOTAL of the fastest strategies, in order of time.
+    best: columns TIME (of a sequence), MEMORY, TOTAL and RECOMPUTED (layers of a stage) of the fastest strategies, in
+        order of time.
     best_at: their places, stage, layer and batch.
     size: rows of `best`.
     of_stage, of_stage_at: the fastest strategy of each stage, and its place.
@@ -90,10 +95,10 @@ def empty_kept(stages: int, top: int) -> Kept:
         edges=TIME_EDGES_S,
         cells=cells,
         first_cell=low,
-        best=np.zeros((top, 3)),
+        best=np.zeros((top, 4)),
         best_at=np.zeros((top, 3), np.int64),
         size=np.zeros(1, np.int64),
-        of_stage=np.full((stages, 3), np.inf),
+        of_stage=np.full((stages, 4), np.inf),
         of_stage_at=np.zeros((stages, 3), np.int64),
     )
 
@@ -128,14 +133,22 @@ def visit(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_b
             full = only_best and kept.size[0] == top
             if full and share * tables.passes_s[tables.layer_of[i]] > kept.best[top - 1, TIME]:
                 continue
-            row, b = tables.layer_of[i], tables.micro_batch[i]
+            row, b, some = tables.layer_of[i], tables.micro_batch[i], tables.recomputed[i]
             layer = tables.layers[row]
             for g in range(first[i], tables.last[i]):
                 batch = tables.batches[g]
-                path = critical_path(layer, stage, setting, b, p, d, v, batch)
+                layers = smaller(some, stage.layers)
+                if some == FEWEST_LAYERS:
+                    layers = fewest_layers(layer, stage, setting, b, p, d, v, batch)
+                    if both_ends:
+                        other = fewest_layers(tables.first_layers[row], stage, setting, b, p, d, v, batch)
+                        layers = larger(other, layers)
+                layers = layers if layers > ALL_LAYERS else stage.layers
+                path = critical_path(layer, stage, setting, b, p, d, v, batch, layers)
                 total, memory, short = path.total_s, path.memory_bytes, int(path.short)
                 if both_ends:
-                    first_s, bytes_, why = _of_an_end(tables.first_layers[row], stage, setting, b, p, d, v, batch)
+                    end = tables.first_layers[row]
+                    first_s, bytes_, why = _of_an_end(end, stage, setting, b, p, d, v, batch, layers)
                     total, memory, short = larger(first_s, total), larger(bytes_, memory), short | why
                 kept.counts[short] += 1
                 least = memory if memory < least else least
@@ -147,33 +160,70 @@ def visit(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_b
                     kept.histogram[place + (time >= kept.edges[place + 1])] += 1
                 fastest = kept.of_stage[s]
                 if time < fastest[TIME] or (time == fastest[TIME] and memory < fastest[MEMORY]):
-                    _write(kept.of_stage, kept.of_stage_at, s, (time, memory, total), (s, i, g))
+                    _write(kept.of_stage, kept.of_stage_at, s, (time, memory, total, layers), (s, i, g))
                 size = kept.size[0]
                 if size < top or time <= kept.best[size - 1, TIME]:
-                    kept.size[0] = _keep_fastest(kept, size, (time, memory, total), (s, i, g))
+                    kept.size[0] = _keep_fastest(kept, size, (time, memory, total, layers), (s, i, g))
     kept.least_bytes[0] = least
     return kept.counts.sum() - before
 
 
 @njit
+def fewest_layers(layer: Any, stage: Any, setting: Any, b: float, p: float, d: float, v: float, batch: float) -> float:
+    """Layers of each stage that must be recomputed to fit in memory, as many of each chunk; 0 where none must be.
+
+    A stage with l layers, q micro-batches in flight and s bytes of states needs s + q (l kept + (l - r) spared) for the
+    least r. Activations on the host need no room. Of what fits by its last bits alone one layer more is taken.
+
+    Parameters
+    ----------
+    layer, stage, setting, b, p, d, v, batch
+        As for `critical_path`.
+
+    Returns
+    -------
+    r, at most all layers.
+    """
+    if setting.offload_activations:
+        return 0.0
+    room = setting.memory_bytes - setting.reserved_bytes - layer.working_bytes
+    held = microbatches_held(stage, p, 1 / v, np.ceil(batch / (d * b)))
+    lacking = _lacking(stage.first_layers, held[0], room - stage.first_bytes, layer)
+    lacking = larger(lacking, _lacking(stage.last_layers, held[2], room - stage.last_bytes - layer.logits_bytes, layer))
+    if p > 2:
+        lacking = larger(lacking, _lacking(stage.layers, held[1], room - stage.middle_bytes, layer))
+    return smaller(v * np.ceil(lacking / v), stage.layers) if lacking else 0.0
+
+
+@inlined
+def _lacking(layers: float, held: float, room: float, layer: Any) -> float:
+    """Layers of a stage whose activations have no room."""
+    bytes_ = held * layers * (layer.kept_bytes + layer.spared_bytes) - room
+    return bytes_ / larger(held * layer.spared_bytes, 1.0) + 1e-9 if bytes_ > 0 else 0.0
+
+
+@njit
 def _of_an_end(
-    layer: Any, stage: Any, setting: Any, b: float, p: float, d: float, v: float, batch: float
+    layer: Any, stage: Any, setting: Any, b: float, p: float, d: float, v: float, batch: float, recomputed: float
 ) -> tuple[float, float, int]:
     """Time, memory and obstacles of an iteration: a function of its own, so that the loop stays short."""
-    path = critical_path(layer, stage, setting, b, p, d, v, batch)
+    path = critical_path(layer, stage, setting, b, p, d, v, batch, recomputed)
     return path.total_s, path.memory_bytes, int(path.short)
 
 
 @inlined
 def _write(numbers: Any, places: Any, row: int, values: tuple, place: tuple) -> None:
-    numbers[row, TIME], numbers[row, MEMORY], numbers[row, TOTAL] = values
+    for column in range(4):
+        numbers[row, column] = values[column]
     places[row, _STAGE], places[row, _LAYER], places[row, _BATCH] = place
 
 
 @inlined
 def _move(numbers: Any, places: Any, to: int, row: int) -> None:
+    for column in range(4):
+        numbers[to, column] = numbers[row, column]
     for column in range(3):
-        numbers[to, column], places[to, column] = numbers[row, column], places[row, column]
+        places[to, column] = places[row, column]
 
 
 @njit

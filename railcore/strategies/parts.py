@@ -13,7 +13,7 @@ from railcore.catalog.arguments import Count, Listed, checked
 from railcore.catalog.checks import whole
 from railcore.strategies.answers import KEPT_DESIGNS
 from railcore.strategies.bounds import by_least_time
-from railcore.strategies.kernel import MEMORY, TIME, TOTAL, Kept, Tables, empty_kept, visit
+from railcore.strategies.kernel import MEMORY, RECOMPUTED, TIME, TOTAL, Kept, Tables, empty_kept, visit
 from railcore.strategies.result import SearchResult
 from railcore.strategies.space import Space, pieces, space_of
 from railcore.strategies.splits import Allowed, all_splits_at_most, allowed_values, exact_splits, splits_at_most
@@ -22,11 +22,12 @@ from railcore.training.group_shares import Fabric
 from railcore.training.iteration import OBSTACLES, ends_of, iteration_setting, layer_records, obstacle_names
 from railcore.training.layer import layer_costs
 from railcore.training.machine import Machine, as_machine
+from railcore.training.parallelism import ALL_LAYERS
 from railcore.training.runtime import Runtime, checked_offload
 from railcore.training.software import as_runtime
 from railcore.training.stage import stage_costs
 from railcore.training.strategy_columns import STRATEGY_RANGES
-from railcore.training.transformer import Transformer, as_model
+from railcore.training.transformer import RECOMPUTE, Transformer, as_model
 from railcore.training.unique_rows import Columns
 
 _AT_A_TIME = 4_000_000  # strategies between two looks at the clock
@@ -119,8 +120,8 @@ class SearchPart:
             splits={},
             least_memory_bytes=float(kept.least_bytes[0]),
             histogram=np.append(kept.histogram[:-2], kept.histogram[-2:].sum()),
-            fastest=_columns(space, kept.best[best], kept.best_at[best]),
-            leaders=_leaders(space, kept),
+            fastest=_columns(self.model, space, kept.best[best], kept.best_at[best]),
+            leaders=_leaders(self.model, space, kept),
         )
 
     def _visit(self, space: Space, kept: Kept, progress: Callable[[int], Any] | None) -> None:
@@ -131,7 +132,8 @@ class SearchPart:
         ]
         stages = stage_costs(self.model, self.machine, self.runtime, self.offload, space.stages).rows
         layers = [np.ascontiguousarray(layer_records(costs), LAYER_ROW).view(np.recarray) for costs in ends]
-        passes_s = (ends[0].forward_s + ends[0].backward_s) / space.layers["micro_batch"]
+        least_again_s = np.where(space.layers["recomputed_layers"] == ALL_LAYERS, 0.0, ends[0].again_s)
+        passes_s = (ends[0].forward_s + ends[0].backward_s - least_again_s) / space.layers["micro_batch"]
         tables = Tables(
             layers=layers[0],
             first_layers=layers[1] if len(layers) > 1 else layers[0][:0],
@@ -143,6 +145,7 @@ class SearchPart:
             **{name: space.stages[name].astype(float) for name in ("pipeline", "data", "interleave")},
             interleaved=space.stages["interleave"] > 1,
             micro_batch=space.layers["micro_batch"].astype(float)[space.layer_of],
+            recomputed=space.layers["recomputed_layers"].astype(float)[space.layer_of],
             first=space.first,
             first_interleaved=space.first_interleaved,
             last=space.last,
@@ -160,18 +163,21 @@ class SearchPart:
             begin = end
 
 
-def _columns(space: Space, numbers: np.ndarray, places: np.ndarray) -> Columns:
+def _columns(model: Transformer, space: Space, numbers: np.ndarray, places: np.ndarray) -> Columns:
     rows = space.strategies(*places.T)
+    layers = np.ceil((model.layers + 2 * rows["ends_as_layers"]) / rows["pipeline"])
+    partly = (rows["recompute"] == RECOMPUTE.index("full")) & (numbers[:, RECOMPUTED] < layers)
+    rows["recomputed_layers"] = np.where(partly, numbers[:, RECOMPUTED], ALL_LAYERS).astype(np.int64)
     rows |= {"sequence_s": numbers[:, TIME], "total_s": numbers[:, TOTAL], "memory_bytes": numbers[:, MEMORY]}
     return rows | {"part": np.zeros(len(numbers), np.int64)}
 
 
-def _leaders(space: Space, kept: Kept) -> Columns:
+def _leaders(model: Transformer, space: Space, kept: Kept) -> Columns:
     """The fastest strategy of each design, of the fastest designs, in order."""
     order = np.lexsort((kept.of_stage[:, MEMORY], kept.of_stage[:, TIME]))
     order = order[np.isfinite(kept.of_stage[order, TIME])]
     first = np.sort(np.unique(space.design[order], return_index=True)[1])[:KEPT_DESIGNS]
-    return _columns(space, kept.of_stage[order[first]], kept.of_stage_at[order[first]])
+    return _columns(model, space, kept.of_stage[order[first]], kept.of_stage_at[order[first]])
 
 
 def search_parts(

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from railcore.strategies.kernel import FEWEST_LAYERS
 from railcore.strategies.splits import SPLIT, Allowed, allowed_values, among, divisors, exact_splits
 from railcore.training.expert_dispatch import splits_groups
 from railcore.training.group_shares import Fabric, group_shares
 from railcore.training.layer_traffic import LINK_KINDS
 from railcore.training.machine import Machine, as_machine
 from railcore.training.machine_parts import GpuLinks
-from railcore.training.parallelism import indivisible
+from railcore.training.parallelism import ALL_LAYERS, RECOMPUTE_COUNTS, indivisible
 from railcore.training.rank import LAYER_COLUMNS, mixture_shares
 from railcore.training.rank_order import gpus_of, group_levels
 from railcore.training.runtime import Runtime
@@ -30,11 +31,11 @@ from railcore.training.transformer import LEVELS, RECOMPUTE, Transformer, as_mod
 from railcore.training.unique_rows import Columns, unique_places, unique_rows
 
 _GROUP = (*SPLIT, "expert", "whole_experts", "placement")
-_CHOICES = ("sequence_parallel", "recompute", "keep_gathered")
+_CHOICES = ("sequence_parallel", "recompute", "recomputed_layers", "recompute_group", "keep_gathered")
 DESIGN = (*SPLIT, "expert", "placement")  # columns that tell designs apart
 KEY = (  # the order of strategies
     *(*_GROUP, "interleave", "sharding", "ends_as_layers"),
-    *("micro_batch", "sequence_parallel", "recompute", "keep_gathered", "global_batch"),
+    *("micro_batch", *_CHOICES, "global_batch"),
 )
 _BLOCK_ROWS = 131_072  # strategies of a block at most, unless one stage has more
 _PIECE_ROWS = 49_152  # of layers before choices, unless one split has more
@@ -76,6 +77,7 @@ class Space:
         layer = self.layer_of[entry]
         columns = {name: self.stages[name][stage] for name in STAGE_COLUMNS}
         columns |= {name: self.layers[name][layer] for name in ("micro_batch", *_CHOICES)}
+        columns["recomputed_layers"] = np.maximum(columns["recomputed_layers"], ALL_LAYERS)
         columns["global_batch"] = self.batches[batch]
         return {name: columns[name] for name in STRATEGY_COLUMNS}
 
@@ -165,7 +167,7 @@ def space_of(model: Transformer, splits: bytes, allowed: Allowed, runtime: Runti
     entry, layer_of = _ranges(starts[layer], starts[layer + 1])
     of_entry = np.searchsorted(row[entry], np.arange(group["tensor"].size + 1))
     return Space(
-        layers={name: layers[name] for name in LAYER_COLUMNS},
+        layers={name: layers[name] for name in (*LAYER_COLUMNS, "recomputed_layers")},
         stages=stages,
         layer_of=layer_of,
         layer_first=of_entry[of_group],
@@ -220,13 +222,24 @@ def _choices(
     levels = among(np.arange(len(RECOMPUTE)), limits["recompute"])
     if runtime.selective_is_none and 0 in levels:
         levels = levels[levels != RECOMPUTE.index("selective")]
-    axes = {"sequence_parallel": np.arange(2), "recompute": levels, "keep_gathered": np.arange(2)}
-    _, choice = _combined(1, {name: among(values, limits[name]) for name, values in axes.items()})
+    axes = {
+        "sequence_parallel": among(np.arange(2), limits["sequence_parallel"]),
+        "recompute": levels,
+        "recomputed_layers": np.asarray(limits["recomputed_layers"] or (FEWEST_LAYERS,)),
+        "recompute_group": np.asarray(limits["recompute_group"] or (1,)),
+        "keep_gathered": among(np.arange(2), limits["keep_gathered"]),
+    }
+    _, choice = _combined(1, axes)
     sliced = choice["sequence_parallel"] > 0
     split = {name: kinds[name][:, None] for name in ("tensor", "context")}
     good = ~indivisible(model, split | {"sequence_parallel": sliced})["sequence"]
     good &= sliced | (kinds["whole_experts"][:, None] == 0)
-    good &= (choice["keep_gathered"] == 0) | (sliced & (choice["recompute"] < RECOMPUTE.index("full")))
+    full, group, some = choice["recompute"] == RECOMPUTE.index("full"), *(choice[name] for name in RECOMPUTE_COUNTS)
+    good &= (choice["keep_gathered"] == 0) | (sliced & ~full)
+    good &= full | (group == axes["recompute_group"][0])
+    partly = full & (group == 1)  # groups are of all layers
+    good &= partly | (some == axes["recomputed_layers"][0])
+    choice |= {"recompute_group": np.where(full, group, 1), "recomputed_layers": np.where(partly, some, ALL_LAYERS)}
     return choice, good
 
 

@@ -26,7 +26,8 @@ _LAYER_NUMBERS = (
     *("forward_s", "backward_s", "compute_s", "forward_hb_s", "forward_nic_s", "backward_hb_s", "backward_nic_s"),
     *("weights_s", "logits_s", "logits_hb_s", "logits_nic_s"),
     *("boundary_bytes", "boundary_s", "boundary_hb_s", "boundary_nic_s"),
-    *("kept_bytes", "working_bytes", "logits_bytes"),
+    *("again_s", "again_hb_s", "again_nic_s"),
+    *("kept_bytes", "spared_bytes", "working_bytes", "logits_bytes"),
 )
 EXCHANGES = ("in_forward", "in_backward", "after", "before")
 _STAGE_NUMBERS = (
@@ -79,7 +80,9 @@ class CriticalPath(NamedTuple):
 
 
 @Arithmetic
-def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, v: Any, batch: Any) -> CriticalPath:
+def critical_path(
+    layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, v: Any, batch: Any, recomputed: Any
+) -> CriticalPath:
     """The time of an iteration, its memory, and busy times of its links.
 
     Parameters
@@ -88,6 +91,8 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         Records (rows of LAYER_ROW and STAGE_ROW, one of SETTING), or arrays of records.
     b, p, d, v, batch
         Sequences of a micro-batch, pipeline stages, data ranks, chunks of a stage, and sequences of an iteration.
+    recomputed
+        Layers of a stage for which the recompute of `layer` is meant: n for all.
 
     Returns
     -------
@@ -100,12 +105,14 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     slowed = setting.interference * (1 - per_layer)
     least, slows_on_hb = per_layer + slowed * (1 - setting.contends), slowed * setting.contends
 
+    others = n - recomputed
+
     # 1. One micro-batch in the fullest stage: its n layers forward and backward, with the exchanges of every pass.
     # All layers but one hide these exchanges, as far as other traffic leaves the links free. Activations on their way
     # to the host and back, and weights from it, are hidden by the pass that makes or needs them.
-    forward, backward = n * layer.forward_s, n * layer.backward_s
-    forward_nic, backward_nic = n * layer.forward_nic_s, n * layer.backward_nic_s
-    forward_hb, backward_hb = n * layer.forward_hb_s, n * layer.backward_hb_s
+    forward, backward = n * layer.forward_s, n * layer.backward_s - others * layer.again_s
+    forward_nic, backward_nic = n * layer.forward_nic_s, n * layer.backward_nic_s - others * layer.again_nic_s
+    forward_hb, backward_hb = n * layer.forward_hb_s, n * layer.backward_hb_s - others * layer.again_hb_s
     hiding = setting.overlap_data * (n - 1) * per_layer
     data_forward = larger(
         larger(stage.in_forward_s - hiding * forward, stage.in_forward_s * least + stage.in_forward_hb_s * slows_on_hb),
@@ -123,7 +130,8 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     )
     least_backward = stage.in_backward_s * least + stage.in_backward_hb_s * slows_on_hb
     data_backward = larger(beyond_backward, least_backward)
-    away_s = (setting.offload_activations * n * layer.kept_bytes + stage.streamed_bytes) / setting.host_Bps
+    kept = n * layer.kept_bytes + others * layer.spared_bytes
+    away_s = (setting.offload_activations * kept + stage.streamed_bytes) / setting.host_Bps
     pass_forward = larger(forward + data_forward, away_s)
     pass_backward = larger(backward + data_backward, away_s)
     passes = pass_forward + pass_backward + stage.copies_s
@@ -189,19 +197,22 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     once = after + before
 
     # 6. All wait for the slowest GPU.
-    straggler = stage.spread * (m * (n * layer.compute_s + logits) + stage.fill_passes * n * layer.compute_s)
+    compute = n * layer.compute_s - others * layer.again_s
+    straggler = stage.spread * (m * (compute + logits) + stage.fill_passes * compute)
     total = m * (steady + logits) + bubble + once + stage.optimizer_s + stage.offload_s + stage.once_s + straggler
 
     # Memory of the fullest GPU: states, and activations of the micro-batches in flight (`microbatches_in_flight`).
     # Early stages have more of them, the ends fewer layers and embedding or logits.
-    slot_bytes = LAYERS_IN_MEMORY * layer.kept_bytes * setting.offload_activations
-    on_gpu_bytes = (1 - setting.offload_activations) * layer.kept_bytes
-    rest = (m - p * np.floor(m / p)) * (1 - per_chunk)
-    first = smaller(stage.first_flight + rest, m) * stage.first_layers * on_gpu_bytes + slot_bytes + stage.first_bytes
-    middle = smaller(stage.middle_flight + rest, m) * n * on_gpu_bytes + slot_bytes + stage.middle_bytes
+    slot_bytes = LAYERS_IN_MEMORY * (layer.kept_bytes + (others > 0) * layer.spared_bytes) * setting.offload_activations
+    on_gpu = 1 - setting.offload_activations
+    kept_bytes, spared_bytes = on_gpu * layer.kept_bytes, on_gpu * layer.spared_bytes
+    first_flight, middle_flight, last_flight = microbatches_held(stage, p, per_chunk, m)
+    first = stage.first_layers * kept_bytes + larger(stage.first_layers - recomputed, 0.0) * spared_bytes
+    first = first_flight * first + slot_bytes + stage.first_bytes
+    middle = middle_flight * (n * kept_bytes + others * spared_bytes) + slot_bytes + stage.middle_bytes
     middle = (p > 2) * middle
-    last = smaller(stage.last_flight + rest, m) * stage.last_layers * on_gpu_bytes + slot_bytes
-    last = last + layer.logits_bytes + stage.last_bytes
+    last = stage.last_layers * kept_bytes + larger(stage.last_layers - recomputed, 0.0) * spared_bytes
+    last = last_flight * last + slot_bytes + layer.logits_bytes + stage.last_bytes
     most = larger(first, larger(middle, last))
     on_first, on_last = 1.0 * (first >= most), 1.0 * (first < most) * (last >= most)
     states = on_first * stage.first_bytes + on_last * stage.last_bytes + (1 - on_first - on_last) * stage.middle_bytes
@@ -225,6 +236,17 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         nic_s=m * nic + counted * layer.logits_nic_s + stage.after_nic_s + stage.before_nic_s,
         fullest=2 * on_last + (1 - on_first - on_last),
         activation_bytes=most - states + layer.working_bytes,
+    )
+
+
+@Arithmetic
+def microbatches_held(stage: Any, p: Any, per_chunk: Any, m: Any) -> tuple[Any, Any, Any]:
+    """Micro-batches of m whose activations the first, a middle and the last stage hold."""
+    rest = (m - p * np.floor(m / p)) * (1 - per_chunk)
+    return (
+        smaller(stage.first_flight + rest, m),
+        smaller(stage.middle_flight + rest, m),
+        smaller(stage.last_flight + rest, m),
     )
 
 

@@ -24,7 +24,7 @@ from railcore.training.group_shares import Fabric
 from railcore.training.layer import LAYER_PARTS, LayerCosts, layer_costs
 from railcore.training.layer_traffic import LINK_KINDS
 from railcore.training.machine import Machine, as_machine
-from railcore.training.parallelism import Strategy, as_strategy, indivisible
+from railcore.training.parallelism import ALL_LAYERS, Strategy, as_strategy, indivisible
 from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, microbatches_in_flight
 from railcore.training.rank import LAYER_COLUMNS, wide_dense_layers
 from railcore.training.rank_order import group_levels
@@ -32,7 +32,7 @@ from railcore.training.runtime import Runtime, checked_offload
 from railcore.training.software import as_runtime
 from railcore.training.stage import STAGE_COLUMNS, STAGES, StageCosts, stage_costs
 from railcore.training.strategy_columns import strategy_columns
-from railcore.training.transformer import Transformer, as_model
+from railcore.training.transformer import RECOMPUTE, Transformer, as_model
 from railcore.training.unique_rows import Columns, each_array, unique_rows
 
 _RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload", "once", "straggler")
@@ -243,8 +243,8 @@ def iteration_times(
     strategies
         A `Strategy`, several, or a table or a row as `SearchResult.best` has them: values that broadcast, by the names
         in STRATEGY_COLUMNS. They are whole numbers, switches also True or False, and recompute, sharding and placement
-        also names in LEVEL_NAMES, else places in it. keep_gathered, ends_as_layers, whole_experts and placement may be
-        missing.
+        also names in LEVEL_NAMES, else places in it. keep_gathered, ends_as_layers, whole_experts, placement,
+        recomputed_layers and recompute_group may be missing; the last two count with full recompute.
     offload
         What the host's memory holds, one of OFFLOADS or several: the optimizer's states and step, activations, weights.
     global_batch
@@ -280,11 +280,14 @@ def iteration_times(
     setting = iteration_setting(machine, runtime, away)
     sizes = [columns[name].astype(float) for name in ("micro_batch", "pipeline", "data", "interleave", "global_batch")]
     stage = stages.rows[stage_of].view(np.recarray)
+    some = np.where(columns["recompute"] == RECOMPUTE.index("full"), columns["recomputed_layers"], ALL_LAYERS)
+    recomputed = np.where(some == ALL_LAYERS, stage.layers, np.minimum(some, stage.layers))
     ends = []
     for on_first_stage in ends_of(model):
         layers = layer_costs(model, machine, runtime, layer_rows, on_first_stage=on_first_stage)
-        path = critical_path(layer_records(layers)[layer_of], stage, setting, *sizes)
-        ends.append(_End(path, _breakdown(layers, layer_of, stage, path), _links(layers, layer_of, stage, path)))
+        path = critical_path(layer_records(layers)[layer_of], stage, setting, *sizes, recomputed)
+        costs = layers, layer_of, stage, path, recomputed
+        ends.append(_End(path, _breakdown(*costs), _links(*costs)))
     path, breakdown, links = _longest(ends)
     wrong = indivisible(model, columns)
     if model.experts and runtime.dispatcher == "nodes":
@@ -357,7 +360,7 @@ def layer_records(costs: LayerCosts) -> Any:
     rows = np.zeros(costs.forward_s.shape, LAYER_ROW)
     rows["compute_s"] = costs.compute_s
     busy = {"forward": costs.forward_busy, "backward": costs.backward_busy, "logits": costs.logits_link}
-    busy["boundary"] = costs.boundary_gather
+    busy |= {"boundary": costs.boundary_gather, "again": costs.again_busy}
     for name, links in busy.items():
         rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links.hb_s, links.nic_s
     rows["boundary_s"] = costs.boundary_gather.time_s
@@ -367,7 +370,9 @@ def layer_records(costs: LayerCosts) -> Any:
         "weights_s",
         "logits_s",
         "boundary_bytes",
+        "again_s",
         "kept_bytes",
+        "spared_bytes",
         "working_bytes",
         "logits_bytes",
     ):
@@ -375,9 +380,12 @@ def layer_records(costs: LayerCosts) -> Any:
     return rows.view(np.recarray)
 
 
-def _breakdown(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalPath) -> Columns:
+def _breakdown(
+    layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalPath, recomputed: np.ndarray
+) -> Columns:
     m = path.microbatches
     parts = {name: m * stage.layers * layers.seconds[name][layer_of] for name in LAYER_PARTS}
+    parts["recompute"] = m * recomputed * layers.again_s[layer_of]
     parts |= {
         "logits": m * path.logits_s,
         "pipeline": m * path.hops_s,
@@ -391,9 +399,17 @@ def _breakdown(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: Criti
     return {name: np.asarray(parts[name.removesuffix("_s")]) for name in TIME_PARTS}
 
 
-def _links(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalPath) -> Columns:
+def _links(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalPath, recomputed: np.ndarray) -> Columns:
     m = path.microbatches
-    links = {name: m * stage.layers * np.asarray(layers.links[name].time_s)[layer_of] for name in LINK_KINDS}
+    others = stage.layers - recomputed
+    links = {
+        name: m
+        * (
+            stage.layers * np.asarray(layers.links[name].time_s)[layer_of]
+            - others * np.asarray(layers.again_links[name].time_s)[layer_of]
+        )
+        for name in LINK_KINDS
+    }
     links["logits"] = m * stage.logits_share * np.asarray(layers.logits_link.time_s)[layer_of]
     links["pipeline"] = m * path.hops_link_s
     links["data"] = m * (stage.in_forward_s + stage.in_backward_s) + stage.after_s + stage.before_s
@@ -510,14 +526,19 @@ def stage_memory(
     layers = np.choose(position, [stage.first_layers, stage.layers, stage.last_layers])
     in_flight = np.minimum(p + 1, m) + 0.0 * number if dual else microbatches_in_flight(p, m, v, number)
     has_logits = (number == p - 1) | (dual & (number == 0))
+    recomputed = strategy.recomputed_layers or stage.layers  # ALL_LAYERS is 0
     table = pd.DataFrame({"stage": number, "layers": layers, "in_flight": in_flight})
     for kind in costs.states["first"]:
         table[kind] = np.choose(position, [costs.states[name][kind][0] for name in STAGES])
     tables = []
     for on_first_stage in ends_of(model):
         layer = layer_costs(model, machine, runtime, columns, on_first_stage=on_first_stage)
-        kept_layers = np.full(p, float(LAYERS_IN_MEMORY)) if "activations" in away else in_flight * layers
-        activations = kept_layers * layer.kept_bytes + layer.working_bytes + layer.logits_bytes * has_logits
+        kept_layers, spared_layers = in_flight * layers, in_flight * np.maximum(layers - recomputed, 0.0)
+        if "activations" in away:
+            kept_layers = np.full(p, float(LAYERS_IN_MEMORY))
+            spared_layers = kept_layers * (stage.layers > recomputed)
+        activations = kept_layers * layer.kept_bytes + spared_layers * layer.spared_bytes
+        activations = activations + layer.working_bytes + layer.logits_bytes * has_logits
         of_end = table.assign(activations=activations, reserved=machine.memory.reserved_bytes)
         tables.append(of_end.assign(total=of_end[list(_MEMORY)].sum(axis=1)))
     fullest = max(tables, key=lambda table: table["total"].max())

@@ -54,7 +54,7 @@ _LINK_COLUMNS = (
 _PRODUCT_COLUMNS = ("micro_batch", "tensor", "context", "expert", "pipeline", "whole_experts")
 _TOKEN_COLUMNS = ("micro_batch", "tensor", "context")
 _ACTIVATION_COLUMNS = ("micro_batch", "tensor", "context", "pipeline", "sequence_parallel", "whole_experts")
-_BASE_COLUMNS = tuple(name for name in LAYER_COLUMNS if name != "recompute")
+_BASE_COLUMNS = tuple(name for name in LAYER_COLUMNS if name not in ("recompute", "recompute_group"))
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,10 @@ class LayerCosts:
     logits_link: link time in them [s].
     boundary_bytes: from a rank to the next stage.
     boundary_gather: link time of what the next stage's tensor ranks then gather [s].
+    again_s, again_busy: of what is recomputed, its time and its link time, both in the above [s].
+    again_links: by LINK_KINDS, in `links` [s].
     kept_bytes: activations kept for the backward pass.
+    spared_bytes: how many more a layer keeps that is not recomputed.
     working_bytes: activations of the layer that is computed again.
     logits_bytes: logits of the last stage.
     """
@@ -89,7 +92,11 @@ class LayerCosts:
     logits_link: LinkTimes
     boundary_bytes: np.ndarray
     boundary_gather: LinkTimes
+    again_s: np.ndarray
+    again_busy: LinkTimes
+    again_links: dict[str, LinkTimes]
     kept_bytes: np.ndarray
+    spared_bytes: np.ndarray
     working_bytes: np.ndarray
     logits_bytes: np.ndarray
 
@@ -178,12 +185,12 @@ def layer_costs(
         return each_array(lambda whole, part: np.select([full, selective], [whole, part], 0.0), forward, modules)
 
     again = made_again(base.forward_s, base.modules_s)
-    forward_busy = base.forward_busy
-    backward_busy = base.backward_busy.plus(made_again(forward_busy, base.modules_busy))
-    links = {
-        name: kind.forward.plus(kind.backward).plus(made_again(kind.forward, kind.again))
-        for name, kind in base.traffic.items()
-    }
+    forward_busy, again_busy = base.forward_busy, made_again(base.forward_busy, base.modules_busy)
+    backward_busy = base.backward_busy.plus(again_busy)
+    again_links = {name: made_again(kind.forward, kind.again) for name, kind in base.traffic.items()}
+    links = {name: kind.forward.plus(kind.backward).plus(again_links[name]) for name, kind in base.traffic.items()}
+    group = np.maximum(rank.column("recompute_group"), 1)  # the input of the first of so many layers is kept
+    kept = np.choose(level, base.kept_bytes) / np.where(full, group, 1) + base.gathered_bytes * ~full
     logits_s, logits_link, predicting = base.logits_s, base.logits_link, model.mtp_layers
     if predicting:  # each has a layer, a projection, and logits
         one_s = base.forward_s + base.backward_s + again + base.projection_s + logits_s
@@ -202,8 +209,12 @@ def layer_costs(
         logits_link=logits_link,
         boundary_bytes=base.boundary_bytes,
         boundary_gather=base.boundary_gather,
-        kept_bytes=np.choose(level, base.kept_bytes) + base.gathered_bytes * ~full,
-        working_bytes=working_bytes(base.kept_bytes, level),
+        again_s=again,
+        again_busy=again_busy,
+        again_links=again_links,
+        kept_bytes=kept,
+        spared_bytes=base.kept_bytes[0] + base.gathered_bytes - kept,
+        working_bytes=working_bytes(base.kept_bytes, level) * np.where(full, group, 1),
         logits_bytes=base.logits_bytes,
     )
 

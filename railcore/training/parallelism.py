@@ -26,6 +26,8 @@ _VOCABULARY_MULTIPLE = 128
 _SPLIT_WIDTHS = ("heads", "ffn_hidden", "expert_hidden", "shared_hidden")  # what tensor ranks divide
 _COUNTS = ("tensor", "context", "pipeline", "data", "expert", "interleave", "micro_batch")
 STRATEGY_SWITCHES = ("sequence_parallel", "ends_as_layers", "keep_gathered", "whole_experts")
+ALL_LAYERS = 0  # recomputed, as recomputed_layers says it
+RECOMPUTE_COUNTS = ("recompute_group", "recomputed_layers")
 LEVEL_NAMES = LEVELS | {"placement": tuple(ORDERS)}  # columns of strategies with names: their values in order
 _OTHER_ORDER = "or the dimensions in order, such as 'tensor, data, context, pipeline'"
 
@@ -99,6 +101,10 @@ class Strategy:
     ends_as_layers: whether embedding and loss take the place of a layer each on the first and last stage.
     keep_gathered: whether inputs gathered from sequence-parallel ranks are kept for the backward pass.
     whole_experts: whether tensor ranks hold whole experts, so that e ranks are runs of t c d.
+    recomputed_layers: of each stage, whose forward pass full recompute repeats; 0 for all (Megatron's block method, all
+        chunks of a stage together).
+    recompute_group: layers that full recompute repeats together, of which the first one's input is kept (Megatron's
+        uniform method).
     warnings: what a launch line said that is not used here; comparisons leave it out.
 
     Raises ValueError naming the argument that is out of range or contradicts another.
@@ -125,6 +131,8 @@ class Strategy:
     ends_as_layers: bool = False
     keep_gathered: bool = False
     whole_experts: bool = False
+    recomputed_layers: NonNegativeInt = 0
+    recompute_group: Count = 1
     warnings: tuple[str, ...] = field(default=(), compare=False)
     made_by = "Strategy(tensor=8, data=4, ...)"
 
@@ -141,6 +149,17 @@ class Strategy:
         if self.interleave > 1 and self.pipeline == 1:
             raise ValueError(
                 f"interleave is {self.interleave} with pipeline 1: give pipeline 2 or more, or interleave 1"
+            )
+        if self.recompute != "full" and (self.recomputed_layers or self.recompute_group > 1):
+            name = "recomputed_layers" if self.recomputed_layers else "recompute_group"
+            raise ValueError(
+                f"{name} is {getattr(self, name)} with recompute {self.recompute!r}: give recompute 'full', or leave "
+                "it out"
+            )
+        if self.recomputed_layers and self.recompute_group > 1:
+            raise ValueError(
+                f"recomputed_layers is {self.recomputed_layers} with recompute_group {self.recompute_group}: give one "
+                "of them, groups are of all layers"
             )
         spread = self._expert_dimensions
         if math.prod(getattr(self, name) for name in spread) % self.expert:
@@ -178,9 +197,7 @@ class Strategy:
     def columns(self, global_batch: NonNegativeInt) -> dict[str, int]:
         """The strategy and its batch as arrays take them: recompute, sharding and order by their place."""
         places = {name: levels.index(getattr(self, name)) for name, levels in LEVELS.items()}
-        counts = {name: getattr(self, name) for name in _COUNTS} | {
-            name: int(getattr(self, name)) for name in STRATEGY_SWITCHES
-        }
+        counts = {name: int(getattr(self, name)) for name in (*_COUNTS, *STRATEGY_SWITCHES, *RECOMPUTE_COUNTS)}
         return {**counts, **places, "placement": list(ORDERS.values()).index(self.order), "global_batch": global_batch}
 
     @classmethod
@@ -194,6 +211,7 @@ class Strategy:
         counts: dict[str, Any] = {name: int(row[name]) for name in _COUNTS}
         names: dict[str, Any] = {name: levels[level_places(name, row[name])] for name, levels in LEVELS.items()}
         names |= {name: bool(row[name]) for name in STRATEGY_SWITCHES if name in row}
+        counts |= {name: int(row[name]) for name in RECOMPUTE_COUNTS if name in row}
         return cls(**counts, **names, order=list(ORDERS.values())[level_places("placement", row.get("placement", 0))])
 
     def check(

@@ -19,7 +19,7 @@ from railcore.training.transformer import Transformer
 
 LAYER_COLUMNS = (
     *("micro_batch", "tensor", "context", "expert", "data", "pipeline"),
-    *("sequence_parallel", "recompute", "keep_gathered", "whole_experts", "placement"),
+    *("sequence_parallel", "recompute", "recompute_group", "keep_gathered", "whole_experts", "placement"),
 )
 
 

@@ -11,11 +11,15 @@ from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES, Strate
 from railcore.training.transformer import LEVELS
 from railcore.training.unique_rows import Columns
 
-_OPTIONAL = ("keep_gathered", "ends_as_layers", "whole_experts", "placement")  # 0 where a table lacks them
+_OPTIONAL = {  # what they are where a table lacks them
+    **dict.fromkeys(("keep_gathered", "ends_as_layers", "whole_experts", "placement", "recomputed_layers"), 0),
+    "recompute_group": 1,
+}
 _COUNTS = ("micro_batch", "tensor", "context", "expert", "pipeline", "data", "interleave")
 STRATEGY_COLUMNS = (*_COUNTS, "sequence_parallel", *LEVELS, *_OPTIONAL, "global_batch")
 STRATEGY_RANGES = dict.fromkeys(STRATEGY_COLUMNS, (1, 2**31)) | dict.fromkeys(STRATEGY_SWITCHES, (0, 1))
 STRATEGY_RANGES |= {name: (0, len(levels) - 1) for name, levels in LEVEL_NAMES.items()}
+STRATEGY_RANGES["recomputed_layers"] = (0, 2**31)
 
 
 def strategy_columns(
@@ -39,7 +43,9 @@ def strategy_columns(
     if missing := [name for name in STRATEGY_COLUMNS if name not in strategies and name not in _OPTIONAL]:
         names = ", ".join(STRATEGY_COLUMNS)
         raise ValueError(f"strategies lack {', '.join(missing)}: give a Strategy, or an array for each of {names}")
-    arrays = np.broadcast_arrays(*(column_numbers(name, strategies.get(name, 0)) for name in STRATEGY_COLUMNS))
+    arrays = np.broadcast_arrays(
+        *(column_numbers(name, strategies.get(name, _OPTIONAL.get(name))) for name in STRATEGY_COLUMNS)
+    )
     return {name: array.ravel() for name, array in zip(STRATEGY_COLUMNS, arrays, strict=True)}, arrays[0].shape
 
 
