@@ -19,6 +19,7 @@ from railcore.training.runtime import EXPERT_PRODUCTS, MODERN
 
 BOXES = {"A100": "DGX A100", "H100": "DGX H100", "H200": "DGX H200", "B200": "DGX B200", "B300": "DGX B300"}
 BOXES |= {"GB200": "GB200 NVL72", "MI300X": "MI300X full mesh"}
+BOXES |= {"H100 PCIe": "H100 PCIe pair", "H100 HBM2e 96GB": "Grand Teton H100 HBM2e"}
 PARTS = pd.read_csv(files.data("measured/gpu_parts.csv"))
 with files.data("measured/products.csv").open(encoding="utf-8") as text:
     MEASURED = list(csv.DictReader(text))
