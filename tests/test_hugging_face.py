@@ -27,6 +27,14 @@ OF_CATALOG = {
     "DeepSeek-V3": "DeepSeek-V3",
     "gpt-oss-20b": "GPT-OSS 20B",
     "gpt-oss-120b": "GPT-OSS 120B",
+    "Llama-2-7b": "Llama-2 7B",
+    "Llama-3.2-1B": "Llama-3.2 1B",
+    "Qwen2.5-7B": "Qwen2.5-7B",
+    "DeepSeek-V2": "DeepSeek-V2",
+    "DeepSeek-V2-Lite": "DeepSeek-V2-Lite",
+    "Kimi-K2-Instruct": "Kimi K2",
+    "GLM-4.5": "GLM-4.5",
+    "GLM-4.5-Air": "GLM-4.5-Air",
 }
 
 

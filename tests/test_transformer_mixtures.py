@@ -118,6 +118,13 @@ def test_published_counts_come_out_total_and_active(name):
     assert as_printed(met, item["active_parameters"])
 
 
+@pytest.mark.parametrize("name", ["Llama-4 Scout", "Llama-4 Maverick"])
+def test_one_chunk_of_attention_is_attention_to_all(name):
+    chunked, whole = catalog_model(name), catalog_model(name, window=0, full_attention_interval=0)
+    assert chunked.sequence_length == chunked.window and chunked.attention_spans() == whole.attention_spans()
+    assert len(catalog_model(name, sequence_length=16384).attention_spans()) == 2
+
+
 def test_counts_by_kind_of_gpt_oss():
     """Table 1 of its model card: MLP, attention, both embeddings [1e9], rounded to two digits behind the point."""
     for name, printed in (("GPT-OSS 120B", (114.71, 0.96, 1.16)), ("GPT-OSS 20B", (19.12, 0.64, 1.16))):
