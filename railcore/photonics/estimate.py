@@ -16,7 +16,7 @@ from railcore.catalog.checks import Floats
 from railcore.photonics.circuit_changes import Rings, Step
 from railcore.photonics.stage_program import DEFAULT_STEP, StepOptions
 from railcore.training.exchanges import context_exchanges, gathers, replicas_exchange
-from railcore.training.iteration import iteration_times
+from railcore.training.iteration import iteration_times, recomputed_layers
 from railcore.training.layer import LayerCosts, layer_costs
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
@@ -105,8 +105,8 @@ def overhead_estimate(
     `photonic_overhead` has rings on both sides: compare it with changes_s alone.
 
     `detail` and overlap_pipeline change no circuits. Offload lengthens the passes that hide changes. Layers that do not
-    divide count as full ones, groups that lie unevenly as their worst one. `keep_gathered`, `recompute` and
-    `ends_as_layers` count in the times of layers.
+    divide count as full ones, groups that lie unevenly as their worst one, and where some are recomputed each as the
+    average. `keep_gathered`, `recompute` and `ends_as_layers` count in the times of layers.
 
     Estimated over simulated time of changes (data/derived/photonic_runs.csv, and random small steps), where it is 1% of
     the iteration or more: without chunks and context ranks 0.75 to 1.75, and nearly always 0.9 to 1.25; 0.55 for sums
@@ -204,7 +204,10 @@ def circuit_terms(
     rings = Rings.of(groups, machine.hb_domain_size)
     level, hops = columns["sharding"], groups["pipeline"].in_domains(machine.hb_domain_size)[1] > 1
     data = rings.kinds > 0  # whether any ring is on the rails: all are among context and data ranks
-    away_s = (("activations" in offload) * layer.kept_bytes + stage["streamed_bytes"] / stage["layers"]) / (
+    some = recomputed_layers(columns, stage["layers"])
+    others = 1 - some / stage["layers"]  # share of the layers that are not recomputed: a layer is taken as the average
+    kept_bytes = layer.kept_bytes + others * layer.spared_bytes
+    away_s = (("activations" in offload) * kept_bytes + stage["streamed_bytes"] / stage["layers"]) / (
         machine.host.host_Bps
     )
     step = Step(
@@ -213,7 +216,7 @@ def circuit_terms(
         m=np.ceil(columns["global_batch"] / (columns["data"] * columns["micro_batch"])),
         L=np.ceil(stage["layers"] / columns["interleave"]),
         f=np.maximum(layer.forward_s, away_s),
-        b=np.maximum(layer.backward_s, away_s),
+        b=np.maximum(layer.backward_s - others * layer.again_s, away_s),
         **_traffic_times(Rank.on(machine, model, runtime, columns), layer, stage, columns),
         logits_s=layer.logits_s,
         optimizer_s=stage["optimizer_s"] + stage["offload_s"],
@@ -228,8 +231,9 @@ def circuit_terms(
         tied=hops & model.tied_embeddings,
     )
     farther = np.where(rings.expert, groups["expert"].in_domains(machine.hb_domain_size)[1] / 2 - 1, 0.0)
-    steps = 4 * (2 + step.twice) * step.mixed  # of dispatch and combine, in the passes of a layer
-    detour_s = farther * (layer.links["expert"].nic_s + steps * machine.links.nic_latency_s)
+    steps = 4 * (2 + step.twice * (1 - others)) * step.mixed  # of dispatch and combine, in the passes of a layer
+    sent_s = layer.links["expert"].nic_s - others * layer.again_links["expert"].nic_s
+    detour_s = farther * (sent_s + steps * machine.links.nic_latency_s)
     change = rings.kinds + hops + (step.tied & (step.p > 2)) > ports // 2
     refused = _no_closed_form(model, machine, runtime, columns, step, change)
     return CircuitTerms(step, change, (step.m + stage["fill_passes"]) * stage["layers"] * detour_s, refused)

@@ -18,6 +18,7 @@ Sources: Narayanan et al. 2021 (schedules); Zhao et al. 2023, arXiv:2304.11277 (
 AllGathers, AllReduces of the optimizer).
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -304,6 +305,8 @@ class _Pass:
         self.layers = program.model.layers // chunks
         self.first_layer = virtual * self.layers
         self.begins, self.ends = virtual == 0, virtual == chunks - 1
+        of_chunk = math.ceil(strategy.recomputed_layers / strategy.interleave) or self.layers
+        self.recomputed = min(of_chunk, self.layers)  # by full recompute, the first ones
         last = microbatch == program.m - 1
         level = SHARDING.index(strategy.sharding)
         self.gathers = bool(replicas_exchange(level, "weights", phase)) and options.reshard_after_forward
@@ -330,7 +333,8 @@ class _Pass:
         layers = list(range(self.layers)) if forward else list(reversed(range(self.layers)))
         waits = [self.compute, *self.arrived]
         if not by_layer:
-            seconds = self.layers * sum(item[-1] for item in self._items(0))
+            counts = (0, self.recomputed), (self.layers - 1, self.layers - self.recomputed)
+            seconds = sum(count * sum(item[-1] for item in self._items(layer)) for layer, count in counts)
             self._compute(waits, seconds + sum(self._edge_s(layer, layers[0]) for layer in layers), -1)
         else:
             gathered = self._gather(layers[0], waits) if self.gathers else []
@@ -404,8 +408,8 @@ class _Pass:
     def _items(self, layer: int) -> Iterator[tuple]:
         """Parts of a layer in their order: ("compute", seconds), ("beside" or "between", collective, ..., seconds)."""
         strategy, forward = self.program.strategy, self.phase == "forward"
-        passes = ("forward",) if forward else ("forward", "backward") if strategy.recompute == "full" else ("backward",)
-        for direction in passes:
+        again = strategy.recompute == "full" and layer < self.recomputed
+        for direction in ("forward",) if forward else ("forward", "backward") if again else ("backward",):
             yield from self._direction_items(layer, direction)
 
     def _direction_items(self, layer: int, direction: str) -> Iterator[tuple]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from railcore.training.parallelism import LEVEL_NAMES, level_places
+from railcore.training.parallelism import ALL_LAYERS, LEVEL_NAMES, level_places
 
 _DEGREES = {"tensor": "TP", "context": "CP", "expert": "EP", "pipeline": "PP", "data": "DP"}
 _SWITCHES = (("sequence_parallel", "sequence parallel"), ("keep_gathered", "keeps gathered inputs"))
@@ -26,10 +26,18 @@ def strategy_label(row: Mapping) -> str:
     parts += [f"{int(row['interleave'])} chunks"] if row["interleave"] > 1 else []
     parts += [f"micro-batch {int(row['micro_batch'])}"]
     parts += [words for name, words in _SWITCHES if row.get(name, 0)]
-    parts += [_RECOMPUTE[level["recompute"]], _SHARDING[level["sharding"]]]
+    parts += [_recomputed(level["recompute"], row), _SHARDING[level["sharding"]]]
     parts += [words for name, words in _LAST if row.get(name, 0)]
     parts += [_placed(level["placement"])]
     return ", ".join(part for part in parts if part)
+
+
+def _recomputed(level: str, row: Mapping) -> str:
+    """What is recomputed, nothing for "none"."""
+    some, group = int(row.get("recomputed_layers", ALL_LAYERS)), int(row.get("recompute_group", 1))
+    if level == "full" and some != ALL_LAYERS:
+        return f"recompute of {some} layer{'s' * (some > 1)} a stage"
+    return f"full recompute of {group} layers together" if level == "full" and group > 1 else _RECOMPUTE[level]
 
 
 def _placed(order: str) -> str:

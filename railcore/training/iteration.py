@@ -280,8 +280,7 @@ def iteration_times(
     setting = iteration_setting(machine, runtime, away)
     sizes = [columns[name].astype(float) for name in ("micro_batch", "pipeline", "data", "interleave", "global_batch")]
     stage = stages.rows[stage_of].view(np.recarray)
-    some = np.where(columns["recompute"] == RECOMPUTE.index("full"), columns["recomputed_layers"], ALL_LAYERS)
-    recomputed = np.where(some == ALL_LAYERS, stage.layers, np.minimum(some, stage.layers))
+    recomputed = recomputed_layers(columns, stage.layers)
     ends = []
     for on_first_stage in ends_of(model):
         layers = layer_costs(model, machine, runtime, layer_rows, on_first_stage=on_first_stage)
@@ -308,6 +307,15 @@ def iteration_times(
         warnings=_placement_warnings(machine, stage_rows),
     )
     return _shaped(estimate, shape)
+
+
+def recomputed_layers(columns: Columns, layers: np.ndarray) -> np.ndarray:
+    """Layers of the fullest stage for which the recompute of strategies is meant: all of them, or some for "full".
+
+    columns: by STRATEGY_COLUMNS. layers: of the stage.
+    """
+    some = np.where(columns["recompute"] == RECOMPUTE.index("full"), columns["recomputed_layers"], ALL_LAYERS)
+    return np.where(some == ALL_LAYERS, layers, np.minimum(some, layers))
 
 
 class _End(NamedTuple):

@@ -97,6 +97,7 @@ def megatron_run(
     assumed = list[str]()
     fields = _strategy(options, gpus, warnings, assumed)
     layers_listed = _add_pipeline(fields, options, warnings)
+    fields |= _recomputed(options, fields.get("interleave", 1))
     missing = tuple(f"--{name}" for name in _NEEDED if name not in options)
     model = None if missing else _model(options, vocabulary, assumed)
     if assumed:
@@ -315,6 +316,19 @@ def _recompute(options: dict[str, Any]) -> str:
     if level == "full":
         raise ValueError("--recompute-activations (selective) and --recompute-granularity full contradict: keep one")
     return "selective"
+
+
+def _recomputed(options: dict[str, Any], chunks: int) -> dict[str, int]:
+    """Of full recompute: layers of a stage (block: so many of each chunk), or layers in a group (uniform)."""
+    number, method = options.get("recompute-num-layers", 0), options.get("recompute-method")
+    if options.get("recompute-granularity") != "full":
+        if number or method:
+            name = "recompute-num-layers" if number else "recompute-method"
+            raise ValueError(f"--{name} is of full recompute: give --recompute-granularity full, or leave it out")
+        return {}
+    if method == "block" and not number:
+        raise ValueError("--recompute-method block has no number: give --recompute-num-layers")
+    return {"recomputed_layers": number * chunks} if method == "block" else {"recompute_group": max(number, 1)}
 
 
 def _sharding(options: dict[str, Any]) -> str:

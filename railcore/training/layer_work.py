@@ -172,8 +172,7 @@ def elementwise_times(rank: Rank, machine: Machine) -> Passes:
     """Times of all other kernels: norms, residuals, activation, positions, order of tokens.
 
     They move their operands through HBM once, and each has its start. Compiled ones add the residual in the norm's
-    kernel; they reach the machine's shares of the bandwidth, and a norm reads its operands again for the gradients of
-    its weights. Eager software moves more in the backward pass: the same operands, gradients that are added at every
+    kernel. Eager software moves more in the backward pass: the same operands, gradients that are added at every
     residual, a product's gradient that is summed for its bias, and gradients of queries, keys and values that are
     joined; and what `gated_kernel_bytes` says.
     """
@@ -207,22 +206,22 @@ def elementwise_times(rank: Rank, machine: Machine) -> Passes:
 
 
 def norm_bytes(runtime: Runtime, machine: Machine) -> tuple[float, float]:
-    """Bytes of an element of a norm, forward and backward, at the bandwidth of a copy.
+    """Bytes of an element of a norm, forward and backward, in the time that they take at the bandwidth of a copy.
 
-    Forward 4, backward 6; a compiled one reads both operands again for the gradients of its weights, 4 more, and
-    reaches the machine's shares of that bandwidth.
+    Forward 4; backward 6, and 4 to read both operands again for the gradients of the weights; at the machine's shares
+    of that bandwidth. Eager software moves 4 and 6 in one kernel, and what `gated_kernel_bytes` says.
     """
-    if runtime.compiles:
-        return 4 / machine.memory.norm_share, 10 / machine.memory.norm_backward_share
-    return 4, 6
+    if runtime.eager:
+        return 4, 6
+    return 4 / machine.memory.norm_share, 10 / machine.memory.norm_backward_share
 
 
 def activation_bytes(runtime: Runtime, machine: Machine, matrices: int) -> tuple[float, float]:
     """Bytes of an element of the activation function, forward and backward, at the bandwidth of a copy.
 
-    Gated (3 matrices) 6 and 10, else 4 and 6; a compiled one reaches the machine's share of it backward.
+    Gated (3 matrices) 6 and 10, else 4 and 6, backward at the machine's share of that bandwidth but in eager software.
     """
-    share = machine.memory.activation_backward_share if runtime.compiles else 1.0
+    share = 1.0 if runtime.eager else machine.memory.activation_backward_share
     return 2 * matrices, (4 * matrices - 2) / share
 
 

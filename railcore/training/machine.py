@@ -46,7 +46,7 @@ _LONG_TAILS = ("flash1", "flash2")  # kernels that do not order their blocks by 
 # Heads of 64, of all kernels and of one; of latent attention, whose queries are longer than its values; in fp8.
 _ATTENTION_SHAPES = ("head64", "flash2_head64", "mla", "fp8", "mla_fp8")
 _COMMON_KERNELS = (  # fields, and rows of the same name of a GPU or of "all" GPUs in efficiencies
-    *("spare_power", "grouped_epilogue_share"),
+    *("spare_power", "attention_spare_power", "grouped_epilogue_share", "rank_spread", "rack_spread"),
     *("attention_backward_share", "attention_ramp", "attention_ramp_backward"),
     *("attention_tail", "attention_tail_flash2", "attention_tail_backward"),
     *("norm_share", "norm_backward_share", "activation_backward_share", "loss_share", "adam_extra_bytes"),
@@ -512,7 +512,7 @@ def catalog_machine(
         "backward_operators": int(common["backward_operators"]),
         "dropless_serial_share": common["dropless_serial_share"],
         "exchange_hidden_share": common["exchange_hidden_share"],
-        "rank_spread": common["rank_spread"],
+        "rack_gpus": int(share.get("rack_gpus", common["rack_gpus"])),
         "grouped_start_s": share.get("grouped_start", common["grouped_start"]),
         "collective_processors": int(common["collective_processors"]),
         "hb_domain_size": int(box["gpus"]),

@@ -43,11 +43,14 @@ class GpuRates:
     attention_fraction: share of bf16_rate that the best fused attention reaches in both passes, on ATTENTION_HEADS
         heads of ATTENTION_TOKENS tokens.
     processors: over which the tiles of a product are spread.
-    spare_power: share of the time of other kernels by which their spare power shortens the products beside them.
+    spare_power, attention_spare_power: share of the time of other kernels, and of fused attention, by which their spare
+        power shortens the products beside them.
     whole_waves: whether libraries run whole waves of tiles over all processors; else they split what is left.
     grouped_start_s: of a kernel with the products of all experts [s].
     grouped_epilogue_share: of the epilogue rate that it reaches.
-    rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest is waited for.
+    rank_spread, rack_spread: standard deviations of compute time over its mean: of equal GPUs of a rack, and of the
+        means of racks. The slowest GPU is waited for (`stage.slowest_gpu`).
+    rack_gpus: GPUs that share a rack's power and cooling.
     unaligned_share: factor on the rate of products whose weights have a side that 64 does not divide.
     attention_backward_share: of its rate forward that attention reaches backward.
     attention_ramp, attention_ramp_backward: tokens of a sequence at which attention has half of its rate for long ones.
@@ -70,7 +73,10 @@ class GpuRates:
     attention_fraction: PositiveShare
     processors: Count
     rank_spread: Share
+    rack_spread: Share = 0.0
+    rack_gpus: Count = 1
     spare_power: Share = 0.0
+    attention_spare_power: Share = 0.0
     whole_waves: bool = False
     grouped_start_s: Seconds = 0.0
     grouped_epilogue_share: PositiveShare = 1.0
@@ -94,8 +100,8 @@ class GpuMemory:
     memory_bytes: size, as the driver reports it [bytes].
     memory_Bps, memory_fraction: bandwidth [bytes/s], and the share of it that kernels reach.
     cast_fraction: share of it that casts to the format of linear layers reach.
-    norm_share, norm_backward_share, activation_backward_share, loss_share: of that bandwidth, which compiled kernels
-        reach that reduce, or compute much for each element.
+    norm_share, norm_backward_share, activation_backward_share, loss_share: of that bandwidth, which kernels reach that
+        reduce, or compute much for each element.
     adam_extra_bytes: that pass HBM in the time that Adam's kernel takes for a parameter beyond its bytes.
     reserved_bytes: for the runtime's context, its communication buffers and fragments [bytes].
     """

@@ -11,12 +11,14 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from railcore.training.critical_path import EXCHANGES, STAGE_ROW
 from railcore.training.exchanges import replica_element_bytes, replicas_exchange
 from railcore.training.formats import WEIGHT_BYTES
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import GroupPlace, Machine
+from railcore.training.machine_parts import GpuRates
 from railcore.training.pipeline_schedule import microbatches_in_flight
 from railcore.training.rank import mixture_shares
 from railcore.training.rank_order import GroupLevels, gpus_of, group_levels
@@ -133,7 +135,7 @@ def stage_costs(
     rows["once_s"] = runtime.linear_format(machine).cast_bytes / machine.cast_Bps * sum(most)
     rows["once_s"] += ONCE_CALLS * machine.all_reduce_links(0.0, *all_ranks).time_s
     rows["once_s"] += runtime.waiting_operators * host.launch_s
-    rows["spread"] = machine.rates.rank_spread * _expected_maximum(gpus)
+    rows["spread"] = slowest_gpu(machine.rates, gpus)
     return StageCosts(rows, states)
 
 
@@ -307,11 +309,48 @@ def bucket_calls(parameters: np.ndarray | float, ranks: np.ndarray | float) -> n
     return np.ceil(np.asarray(parameters) / np.maximum(40e6, 1e6 * np.asarray(ranks)))
 
 
-def _expected_maximum(ranks: np.ndarray) -> np.ndarray:
-    """Expected largest of n normal numbers, in standard deviations above the mean, for each n; 0 for one.
+def slowest_gpu(rates: GpuRates, gpus: ArrayLike) -> np.ndarray:
+    """How much longer than the mean the slowest of N GPUs is expected to compute, as a share of the mean.
 
-    Blom's approximation, Phi^-1((n - 3/8) / (n + 1/4)); rounded, so that every CPU has the same.
+        s_g E(n) + sqrt(s_r^2 + s_g^2 V(n)^2) E(ceil(N / n)),  n = min(N, GPUs of a rack)
+
+    Times of a rack's GPUs are normal around the rack's mean with deviation s_g, and means of racks with s_r. E(n) and
+    V(n) are mean and deviation of the largest of n standard normals: the slowest of a rack, then the slowest rack.
+
+    Parameters
+    ----------
+    rates
+        With s_g `rank_spread`, s_r `rack_spread`, and `rack_gpus`.
+    gpus
+        N of the job.
+
+    Returns
+    -------
+    Shares of gpus' shape.
+
+    Examples
+    --------
+    >>> from railcore.training import catalog_machine
+    >>> slowest_gpu(catalog_machine("DGX H100").rates, [1, 8, 64, 4096]).round(3).tolist()
+    [0.0, 0.022, 0.041, 0.073]
     """
-    sizes, index = np.unique(ranks, return_inverse=True)
-    deviations = [round(NormalDist().inv_cdf((n - 0.375) / (n + 0.25)), 6) for n in sizes.tolist()]
-    return np.asarray(deviations)[index].reshape(np.shape(ranks))
+    number = np.asarray(gpus)
+    in_rack = np.minimum(number, rates.rack_gpus)
+    most, deviation = _largest_normal(in_rack)
+    between = np.hypot(rates.rack_spread, rates.rank_spread * deviation)
+    return rates.rank_spread * most + between * _largest_normal(-(-number // in_rack))[0]
+
+
+def _largest_normal(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Expected largest of n standard normals, and its standard deviation; 0 and 1 for one.
+
+    Blom's approximation Phi^-1((n - 3/8) / (n + 1/4)), and half of what lies between the largest's quantiles at one
+    deviation; rounded, so that every CPU has the same.
+    """
+    normal, sizes, index = NormalDist(), *np.unique(numbers, return_inverse=True)
+    low, high = normal.cdf(-1), normal.cdf(1)
+    most = [round(normal.inv_cdf((n - 0.375) / (n + 0.25)), 6) for n in sizes.tolist()]
+    ends = [(normal.inv_cdf(low ** (1 / n)), normal.inv_cdf(high ** (1 / n))) for n in sizes.tolist()]
+    deviation = [round((upper - lower) / 2, 6) for lower, upper in ends]
+    shape = np.shape(numbers)
+    return np.asarray(most)[index].reshape(shape), np.asarray(deviation)[index].reshape(shape)

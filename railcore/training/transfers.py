@@ -166,6 +166,9 @@ def step_transfers(
     return [row for row in rows if row.ranks > 1 and row.calls * row.message_bytes > 0]
 
 
+_FULL, _SELECTIVE = ("recompute", "forward"), ("recompute", "again")  # passes, and the phase that they repeat
+
+
 @dataclass(frozen=True)
 class _Step:
     """A training step, and what all kinds of its traffic need. m: micro-batches."""
@@ -188,13 +191,12 @@ class _Step:
     @property
     def passes(self) -> tuple[tuple[str, str], ...]:
         """Passes of the step, and phases of a layer's exchanges that they have, in their order."""
-        full, selective = ("recompute", "forward"), ("recompute", "again")
         recompute = self.strategy.recompute
         return (
             ("forward", "forward"),
-            *[full] * (recompute == "full"),
+            *[_FULL] * (recompute == "full"),
             ("backward", "backward"),
-            *[selective] * (recompute == "selective"),
+            *[_SELECTIVE] * (recompute == "selective"),
         )
 
     @property
@@ -206,6 +208,11 @@ class _Step:
     def layers(self) -> Floats:
         """Layers of each stage [p], spread evenly; embedding and loss may take the place of one each."""
         return np.diff(self._layer_bounds) + self.model.mtp_layers * self._is_last
+
+    @cached_property
+    def recomputed(self) -> Floats:
+        """Layers of each stage that full recompute repeats [p]."""
+        return np.minimum(self.strategy.recomputed_layers or np.inf, self.layers)
 
     @cached_property
     def mixtures(self) -> Floats:
@@ -264,8 +271,9 @@ def _layers(step: _Step) -> Iterator[Transfer]:
     for exchanges in (tensor_exchanges, context_exchanges, expert_exchanges):
         rows = list(exchanges(step.rank))
         for phase, of_pass in step.passes:
+            layers = step.recomputed if (phase, of_pass) == _FULL else step.layers
             for row, calls in _summed(row for row in rows if row.phase == of_pass):
-                yield step.layered(row, phase, calls * step.layers)
+                yield step.layered(row, phase, calls * layers)
 
 
 def _summed(rows: Iterable[Exchange]) -> Iterator[tuple[Exchange, Any]]:
