@@ -134,7 +134,10 @@ def model_layer(
     >>> int(layer.layers), int(layer.hidden)
     (126, 16384)
     """
-    model, bytes_of = as_model(model), catalog_precision(bytes_of) if isinstance(bytes_of, str) else bytes_of
+    model = as_model(model)
+    if model.lora_rank:
+        raise ValueError(f"lora_rank is {model.lora_rank}: sizing is of models whose weights are all trained, give 0")
+    bytes_of = catalog_precision(bytes_of) if isinstance(bytes_of, str) else bytes_of
     depth = checks.positive("layers", model.layers if layers is None else layers)
     width = checks.positive("hidden", model.hidden if hidden is None else hidden)
     b = checks.positive("micro_batch", micro_batch)

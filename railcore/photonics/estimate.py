@@ -199,6 +199,8 @@ def circuit_terms(
     Terms, arrays of the same shape.
     """
     _refuse_options(options, columns["sharding"])
+    if model.lora_rank:
+        raise ValueError(f"lora_rank is {model.lora_rank}: circuits do not have the traffic of adapters, give 0")
     layer, stage = _costs(model, machine, runtime, offload, columns)
     groups = group_levels(columns)
     rings = Rings.of(groups, machine.hb_domain_size)

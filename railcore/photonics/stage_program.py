@@ -130,6 +130,8 @@ class StageProgram:
             )
         if model.mtp_layers:
             raise ValueError(f"mtp_layers is {model.mtp_layers}: the simulated step does not have them, give 0")
+        if model.lora_rank:
+            raise ValueError(f"lora_rank is {model.lora_rank}: the simulated step does not have adapters, give 0")
         exchanged = sorted({"mlp", "moe", "shared_experts", EVERY_OPERATOR} & {*runtime.recompute_modules})
         if strategy.recompute == "selective" and exchanged:
             again = ", ".join(exchanged)
@@ -178,7 +180,7 @@ class StageProgram:
         held = self.model.rank_parameters(self.strategy.tensor, self.strategy.expert)
         self.shared, self.experts = float(held.layers(1 - mixed, mixed)), float(held.experts)
         self.first, self.last = float(held.first), float(held.last(p))
-        self.element_bytes = replica_element_bytes(self.runtime, self.machine.format)
+        self.element_bytes = replica_element_bytes(self.runtime, self.machine.format, self.model)
         self.tied = float(held.tied) * (p > 1)
 
     def add(self, operation: Operation, after: list[int], name: Any = None) -> int:

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 Values = Mapping[tuple[str, str, str], Any]  # draws of catalog rows by family, item and parameter
 _EVEN = 16  # the power of 2 that should divide a batch
-_NO_SIZES = ("name", "imbalance")  # fields of a model that a launch line does not say
+_ADAPTERS = ("lora_rank", "lora_targets", "frozen_bytes")  # fields of a model that a job says beside it
+_NO_SIZES = ("name", "imbalance", *_ADAPTERS)  # fields of a model that a launch line does not say
 _OF_REPLICA = ("tensor", "context", "pipeline")  # fields of a strategy that a replica of the model takes
 _WITHIN = 1.03  # times the least time: batches as fast are ordered by other terms
 
@@ -203,6 +204,10 @@ def case_of(spec: Spec) -> Case:
     rack, given = catalog.item("platforms", spec.cluster.platform), _given_model(spec.job)
     run = _launched(spec, given, int(rack["gpus"]))
     model, warnings = _model(spec.job, given, run)
+    with _Blamed("job"):
+        model = replace(
+            model, **{name: getattr(spec.job, name) for name in _ADAPTERS if name in spec.job.model_fields_set}
+        )
     with _Blamed("cluster and job.precision"):
         machine = catalog_machine(rack.name, spec.job.precision, spec.cluster.hb_domain_size, spec.cluster.nic)
     with _Blamed("job.search"):

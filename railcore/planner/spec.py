@@ -26,6 +26,7 @@ from railcore.catalog.readings import quantity
 from railcore.network.price_books import DEFAULT_BOOK, book_names
 from railcore.training.machine import PRECISIONS
 from railcore.training.runtime import OFFLOADS
+from railcore.training.transformer import LORA_TARGETS
 
 _LEAST_DRAWS, _MOST_DRAWS = 20, 100_000
 SI_NUMBERS = "SI numbers"  # of a validation's context: whether quantities may be plain numbers
@@ -246,6 +247,13 @@ class JobSpec(SpecSection):
         None, description="a config.json of Hugging Face, beside the spec, in place of model"
     )
     sequence_length: Count | None = Field(None, description="tokens of a sequence; by default the model's own")
+    lora_rank: Annotated[Whole, Field(ge=0)] = Field(
+        0, description="of adapters beside frozen weights (LoRA); 0 trains all weights"
+    )
+    lora_targets: Annotated[tuple[Literal[LORA_TARGETS], ...], OneOrMore] = Field(
+        LORA_TARGETS[:2], description="products that have an adapter, as Megatron names them"
+    )
+    frozen_bytes: Positive = Field(2.0, description="of a frozen weight: 1 in fp8, 0.5 in NF4")
     tokens: Tokens | None = Field(None, description='of the training, 15e12 or "15T"; by default the model\'s own')
     batch: Count | str | None = Field(
         None, description='sequences, or "16M tokens": the nearest that divides; by default the model\'s own'

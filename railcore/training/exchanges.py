@@ -7,16 +7,20 @@ Operators of a layer: attention and feed-forward, one where they are parallel (P
     kind      group           operation, and how often on one rank
     tensor    tensor          all_reduce of u for each operator, forward and backward
     sequence  tensor          in its place all_gather and reduce_scatter of u, of k u around routed experts; backward a
-                              second all_gather of u, unless the operator's gathered input was kept
+                              second all_gather of u, unless the operator's gathered input was kept or its weights are
+                              frozen without an adapter
     context   context         keys and values (of latent attention the heads' own): all_gather forward and backward,
                               reduce_scatter of gradients backward
     expert    expert          all_to_all of k u (k u / t in slices) to the experts and back, forward and backward
     pipeline  pipeline        send of u (u / t in slices) for each of v chunks, forward and backward
-    data      replica         gradients and weights by sharding; of experts over expert_replica
+    data      replica         gradients and weights by sharding; of experts over expert_replica; of frozen weights what
+                              is gathered in passes
 
 Where tensor ranks split each expert, without sequence parallelism, they sum the results of experts and of shared
 experts in one all_reduce. Whole experts take the tokens in slices; without sequence parallelism their results are
-gathered. Selective recompute repeats what its modules exchange. Numbers are arrays of strategies (`Rank`).
+gathered. Selective recompute repeats what its modules exchange. Left out is what tensor ranks exchange of adapters: r
+elements of a token in place of h, and of `linear_proj` and `linear_fc2` their slice of the result. Numbers are arrays
+of strategies (`Rank`).
 
 Sources: Shoeybi et al. 2019 (tensor); Korthikanti et al. 2022 (sequence); Narayanan et al. 2021 (pipeline); Rajbhandari
 et al. 2020 (sharding); Llama Team 2024, Section 3.3 (context).
@@ -32,7 +36,7 @@ from railcore.training.formats import ELEMENT_BYTES, WEIGHT_BYTES, LinearFormat
 from railcore.training.rank import Rank
 from railcore.training.recompute import recomputed_operators
 from railcore.training.runtime import Runtime
-from railcore.training.transformer import SHARDING
+from railcore.training.transformer import SHARDING, Transformer
 
 TRAFFIC_KINDS = ("tensor", "sequence", "context", "expert", "pipeline", "data")
 
@@ -79,7 +83,9 @@ def tensor_exchanges(rank: Rank) -> Iterator[Exchange]:
     shares = {"forward": (1.0, 1.0), "backward": (1.0, 1.0), "again": repeated}  # of operators, and of routed experts
     for phase, (operator_share, routed_share) in shares.items():
         operators = operator_share * rank.operators
-        gathered = operators * (1.0 + ~rank.keeps_gathered) if phase == "backward" else operators
+        gathered = operators
+        if phase == "backward":
+            gathered = operators + rank.gathered_operators * ~rank.keeps_gathered
         yield Exchange("tensor", phase, "all_reduce", "tensor", operators * ~sliced, u)
         yield Exchange("sequence", phase, "all_gather", "tensor", gathered * sliced, u, gathered_part)
         yield Exchange("sequence", phase, "reduce_scatter", "tensor", operators * sliced, u)
@@ -171,10 +177,11 @@ def embedding_exchanges(rank: Rank) -> Iterator[Exchange]:
 def logits_exchanges(rank: Rank) -> Iterator[Exchange]:
     """Of the logits' input, as of an operator's."""
     u, sliced = rank.activation_bytes, rank.sequence_parallel
+    again = sliced & ~rank.keeps_gathered & (not rank.model.lora_rank)
     yield Exchange("tensor", "backward", "all_reduce", "tensor", 1.0 * ~sliced, u)
     yield Exchange("sequence", "forward", "all_gather", "tensor", 1.0 * sliced, u)
     yield Exchange("sequence", "backward", "reduce_scatter", "tensor", 1.0 * sliced, u)
-    yield Exchange("sequence", "backward", "all_gather", "tensor", 1.0 * (sliced & ~rank.keeps_gathered), u)
+    yield Exchange("sequence", "backward", "all_gather", "tensor", 1.0 * again, u)
 
 
 def projection_exchanges(rank: Rank) -> Iterator[Exchange]:
@@ -238,12 +245,15 @@ def replicas_exchange(sharding: Any, what: str, phase: str | None = None, operat
     return np.asarray(exchanged)[sharding]
 
 
-def replica_element_bytes(runtime: Runtime, form: LinearFormat) -> dict[str, float]:
-    """Bytes of an element of gradients and of weights on their way.
+def replica_element_bytes(runtime: Runtime, form: LinearFormat, model: Transformer) -> dict[str, float]:
+    """Bytes of an element of gradients, of trained weights and of frozen ones on their way.
 
-    form: of linear layers, in which some software gathers weights.
+    form: of linear layers, in which some software gathers weights; adapters are in bf16. Frozen weights travel as they
+    are kept, if that is no wider.
     """
+    gathered = form.gathered_bytes if runtime.fp8_weights else WEIGHT_BYTES
     return {
         "gradients": runtime.gradient_bytes,
-        "weights": form.gathered_bytes if runtime.fp8_weights else WEIGHT_BYTES,
+        "weights": WEIGHT_BYTES if model.lora_rank else gathered,
+        "frozen": min(gathered, model.frozen_bytes),
     }

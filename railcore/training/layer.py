@@ -289,7 +289,7 @@ def _layer_base(rank: Rank, machine: Machine, by_kind: bool) -> _LayerBase:
         boundary_bytes=send.message_bytes,
         boundary_gather=links.tensor.times(gathers([gather])),
         kept_bytes=_for_equal_ranks(rank, _ACTIVATION_COLUMNS, _kept_bytes),
-        gathered_bytes=rank.operators * rank.activation_bytes * (1 - 1 / rank.tensor) * rank.keeps_gathered,
+        gathered_bytes=rank.gathered_operators * rank.activation_bytes * (1 - 1 / rank.tensor) * rank.keeps_gathered,
         # In bf16 and in fp32, for each token that is predicted.
         logits_bytes=(1 + model.mtp_layers)
         * (ELEMENT_BYTES + FP32_BYTES)

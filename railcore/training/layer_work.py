@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from railcore import catalog
 from railcore.training.formats import ELEMENT_BYTES
+from railcore.training.layer_products import adapter_sides, adapters_of_layer, added_elements, layer_products
 from railcore.training.machine import Machine, backward_attention_work
-from railcore.training.products import at_spare_power, expert_way, product_passes
+from railcore.training.products import at_spare_power, product_passes
 from railcore.training.rank import Rank
 from railcore.training.recompute import ordered_bytes
 from railcore.training.runtime import Runtime
@@ -23,6 +25,7 @@ NORM_KERNELS = (1, 3)  # of a compiled norm, forward and backward, with two sums
 _EXPERT_LAYERS = 2  # linear layers of an expert: gate and up in one, and down
 _COMMON_OPERATORS = (28, 14)  # forward and backward, whatever the experts are; see host_operators
 _GRAPHED_OPERATORS = (17, 4)  # of them, what a graph of router and preprocessing holds
+_ADDED_BYTES, _ADDED_KERNELS = 6, 2  # of an element that is added for an adapter; kernels that scale and add
 # Bytes of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6; in kernels that
 # store nothing in fp32: maximum 2, sum 2, gradient 4.
 LOSS_BYTES, FUSED_LOSS_BYTES = 32, 8
@@ -67,32 +70,25 @@ class Products(NamedTuple):
 
 
 def linear_times(rank: Rank, machine: Machine) -> Products:
-    """Times of the products with weights.
+    """Times of the products with weights, and of adapters.
 
-    Each has rows x columns of the result, and an inner side. Attention: u x its matrices. Feed-forward: u x (m - 1) f /
-    t, inner h, and u x h, inner f / t; shared experts likewise. A rank has E / e routed experts, of u q e / E tokens
-    each, q = `copies`; a whole expert has its full width, and 1 / t of the tokens. The product itself adds the
-    gradients of weights over micro-batches, except in eager software.
+    The product itself adds the gradients of weights over micro-batches, except in eager software. Frozen weights have
+    no gradient; an adapter is two products more, in bf16, with all three passes. Frozen weights that are kept in half
+    the bytes of the format in which they are multiplied, or fewer (QLoRA), are widened for each of their products.
     """
-    model, u, t = rank.model, rank.tokens, rank.tensor
-
-    def feed_forward(width: Any) -> list[tuple[Any, Any]]:
-        return [((model.ffn_matrices - 1) * width, model.hidden), (model.hidden, width)]
-
-    runtime, single = rank.runtime, {"batch": 1}
-    shapes: list[tuple[Any, ...]] = [(1.0, u, *sides, single) for sides in model.attention_matrices(t)]
-    if model.mixture_share < 1:
-        shapes += [(1 - rank.mixtures, u, *sides, single) for sides in feed_forward(model.ffn_hidden / t)]
-    if model.experts:
-        width, way = model.expert_hidden / rank.expert_ranks, expert_way(runtime.expert_products, rank.experts)
-        shapes += [(rank.mixtures, rank.expert_tokens, *sides, way) for sides in feed_forward(width)]
-        if model.shared_hidden:
-            shapes += [(rank.mixtures, u, *sides, single) for sides in feed_forward(model.shared_hidden / t)]
+    model, runtime = rank.model, rank.runtime
     form, moved = runtime.linear_format(machine), runtime.gradient_result_bytes
-    times = [
-        [share * time for time in product_passes(machine, m, n, k, form=form, gradient_bytes=moved, **way)]
-        for share, m, n, k, way in shapes
-    ]
+    widened = model.lora_rank and 2 * model.frozen_bytes <= form.element_bytes
+    times = []
+    for name, share, m, n, k, ranks, way, _ in layer_products(rank):
+        passes = product_passes(machine, m, n, k, form=form, gradient_bytes=moved, **way)
+        if model.lora_rank:
+            read_s = n * k * way["batch"] * (model.frozen_bytes + form.element_bytes) / machine.hbm_Bps * widened
+            passes = passes[0] + read_s, passes[1] + read_s, 0.0 * passes[2]
+        for sides in adapter_sides(model, name, n, k, ranks):
+            thin = product_passes(machine, m, *sides, gradient_bytes=moved, **way)
+            passes = passes[0] + thin[0], passes[1] + thin[1], passes[2] + thin[2]
+        times.append([share * time for time in passes])
     return Products(*(sum(kind) for kind in zip(*times, strict=True)))
 
 
@@ -174,7 +170,7 @@ def elementwise_times(rank: Rank, machine: Machine) -> Passes:
     They move their operands through HBM once, and each has its start. Compiled ones add the residual in the norm's
     kernel. Eager software moves more in the backward pass: the same operands, gradients that are added at every
     residual, a product's gradient that is summed for its bias, and gradients of queries, keys and values that are
-    joined; and what `gated_kernel_bytes` says.
+    joined; and what `gated_kernel_bytes` says. Adapters' results and gradients are added to those of their products.
     """
     model, runtime, t, mixtures = rank.model, rank.runtime, rank.tensor, rank.mixtures
     blocks, matrices = 1 if model.parallel_block else 2, model.ffn_matrices
@@ -193,13 +189,18 @@ def elementwise_times(rank: Rank, machine: Machine) -> Passes:
     if runtime.eager:
         joined = model.head_dim * (model.heads + 2 * model.kv_heads) / t
         backward = backward + narrow * (2 + 6) + 4 * joined
-        backward = backward + 2 * (joined + (matrices - 1) * wide + blocks * model.hidden) * model.biases
+        trained_biases = model.biases and not model.lora_rank
+        backward = backward + 2 * (joined + (matrices - 1) * wide + blocks * model.hidden) * trained_biases
         more = gated_kernel_bytes(model, narrow, wide, rotary, t)
         forward, backward = forward + more[0], backward + more[1]
     counts = machine.host.forward_operators, machine.host.backward_operators
     kernels = [max(n - other, 0) for n, other in zip(counts, _OTHER_KERNELS, strict=True)]
     if runtime.compiles:  # norms, positions, activation
         kernels = [blocks * n + 2 for n in NORM_KERNELS]
+    if model.lora_rank:
+        added, adapters = added_elements(rank), sum(adapters_of_layer(rank, routed) for routed in (False, True))
+        forward, backward = forward + _ADDED_BYTES * added[0], backward + _ADDED_BYTES * added[1]
+        kernels = [n + _ADDED_KERNELS * adapters for n in kernels]
     starts = [n * machine.host.kernel_s for n in kernels]
     moved = [rank.tokens * size / machine.hbm_Bps for size in (forward, backward)]
     return Passes(moved[0] + starts[0], moved[1] + starts[1])
@@ -345,6 +346,8 @@ def host_waits(rank: Rank, machine: Machine, gpu: Passes) -> Passes:
       dropless_serial_share; for padded experts too, whose counts are read as a list. Graphs of parts leave the host the
       operators of routed experts, and the start of a graph in each pass.
 
+    Each product with an adapter has the catalog's lora_operators more in both passes.
+
     Parameters
     ----------
     rank, machine
@@ -368,8 +371,12 @@ def host_waits(rank: Rank, machine: Machine, gpu: Passes) -> Passes:
     mixture = host_operators(rank.experts, casts, model.biases, parts, runtime.expert_products == "grouped")
     forward, backward = (1, 1) if parts else (host.forward_operators, host.backward_operators)
     serial = host.dropless_serial_share if waits_for_counts else 0.0
+    if model.lora_rank:
+        adapters = adapters_of_layer(rank, routed=True) + (0.0 if parts else adapters_of_layer(rank, routed=False))
+        more = catalog.item("efficiencies", "all")["lora_operators"] * adapters
+        forward, backward = forward + more, backward + more
 
-    def waits(operators: int, mixture_operators: Any, kernels: Any, gpu_s: Any) -> Any:
+    def waits(operators: Any, mixture_operators: Any, kernels: Any, gpu_s: Any) -> Any:
         mixture_s = mixture_operators * host.launch_s + kernels * host.kernel_launch_s
         host_s = operators * host.launch_s + rank.mixtures * mixture_s
         finite_s = np.where(np.isfinite(gpu_s), gpu_s, 0.0)  # traffic without a route takes infinitely long
@@ -384,11 +391,18 @@ def host_waits(rank: Rank, machine: Machine, gpu: Passes) -> Passes:
 def logits_time(rank: Rank, machine: Machine) -> Any:
     """Compute of logits and loss of a rank: u x V / t from h elements a token [s]."""
     columns, moved = rank.model.vocabulary / rank.tensor, rank.runtime.gradient_result_bytes
-    return logits_seconds(machine, rank.runtime, rank.tokens, columns, rank.model.hidden, moved)
+    frozen = rank.model.lora_rank > 0
+    return logits_seconds(machine, rank.runtime, rank.tokens, columns, rank.model.hidden, moved, frozen)
 
 
 def logits_seconds(
-    machine: Machine, runtime: Runtime, rows: Any, columns: Any, inner: Any, gradient_bytes: int = ELEMENT_BYTES
+    machine: Machine,
+    runtime: Runtime,
+    rows: Any,
+    columns: Any,
+    inner: Any,
+    gradient_bytes: int = ELEMENT_BYTES,
+    frozen: bool = False,
 ) -> Any:
     """Compute of logits and loss, in bf16: three products, which the loss leaves power, and the loss.
 
@@ -400,13 +414,15 @@ def logits_seconds(
         Tokens, words and hidden elements.
     gradient_bytes
         Moved for each element of the weights' gradient.
+    frozen
+        Whether the weights are, so that the third product is left out.
 
     Returns
     -------
     Seconds of both passes.
     """
     sustained, full_clock = (
-        sum(product_passes(box, rows, columns, inner, gradient_bytes=gradient_bytes, aligned=True))
+        sum(product_passes(box, rows, columns, inner, gradient_bytes=gradient_bytes, aligned=True)[: 3 - frozen])
         for box in (machine, machine.at_full_clock)
     )
     loss_s = loss_time(runtime, machine, rows * columns)
@@ -423,4 +439,5 @@ def loss_time(runtime: Runtime, machine: Machine, logits: Any) -> Any:
 def projection_time(rank: Rank, machine: Machine) -> Any:
     """Of a predicting layer's two inputs to one: products of u x h / t, 2 h [s]."""
     h, form, moved = rank.model.hidden, rank.runtime.linear_format(machine), rank.runtime.gradient_result_bytes
-    return sum(product_passes(machine, rank.tokens, h / rank.tensor, 2 * h, 1, form, moved))
+    passes = product_passes(machine, rank.tokens, h / rank.tensor, 2 * h, 1, form, moved)
+    return sum(passes[:2] if rank.model.lora_rank else passes)

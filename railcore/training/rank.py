@@ -133,6 +133,14 @@ class Rank:
         both = 1 if self.model.parallel_block else 2
         return both - self.mixtures * (0 if self.model.shared_hidden else 1)
 
+    @property
+    def gathered_operators(self) -> Any:
+        """Those whose gathered input the backward pass needs, for gradients of weights or adapters."""
+        attention, feed_forward = (self.model.needs_input(name) for name in ("linear_qkv", "linear_fc1"))
+        if self.model.parallel_block or attention == feed_forward:
+            return self.operators * (attention or feed_forward)
+        return attention + feed_forward * (self.operators - 1) + 0 * self.operators
+
     @cached_property
     def copies(self) -> float:
         """Rows that the experts of the busiest rank compute, for each of its own tokens."""

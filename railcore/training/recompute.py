@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from railcore.training.layer_products import adapter_sides
 from railcore.training.machine import Machine
 from railcore.training.products import expert_way, product_passes
 from railcore.training.rank import Rank
@@ -33,8 +34,8 @@ from railcore.training.transformer_memory import EVERY_OPERATOR
 def recomputed_compute(rank: Rank, machine: Machine) -> Any:
     """Forward compute of the runtime's recompute_modules [s]; without core_attn, and of op its products alone.
 
-    Products are those of `layer_work.linear_times`. Other kernels move the bytes of `layer_work.elementwise_times` and
-    start once. What is part of two modules counts once.
+    Products are those of `layer_work.linear_times`, with their adapters. Other kernels move the bytes of
+    `layer_work.elementwise_times` and start once. What is part of two modules counts once.
     """
     model, modules, form = rank.model, {*rank.runtime.recompute_modules}, rank.runtime.linear_format(machine)
     u, t, mixtures = rank.tokens, rank.tensor, rank.mixtures
@@ -42,27 +43,30 @@ def recomputed_compute(rank: Rank, machine: Machine) -> Any:
     def kernel(bytes_of_token: Any, kernels: Any = 1) -> Any:
         return u * bytes_of_token / machine.hbm_Bps + kernels * machine.host.kernel_s
 
-    def product(rows: Any, columns: Any, side: Any, **way: Any) -> Any:
-        return product_passes(machine, rows, columns, side, form=form, **way)[0]
+    def product(rows: Any, name: str, columns: Any, side: Any, ranks: Any = t, **way: Any) -> Any:
+        thin = adapter_sides(model, name, columns, side, ranks)
+        adapter = sum(product_passes(machine, rows, *sides, **way)[0] for sides in thin)
+        return product_passes(machine, rows, columns, side, form=form, **way)[0] + adapter
 
     def activation(width: Any) -> Any:
         return kernel(2 * model.ffn_matrices * width / t)
 
     def feed_forward(rows: Any, width: Any, ranks: Any, **way: Any) -> Any:
-        h, slim = model.hidden, width / ranks
-        return product(rows, (model.ffn_matrices - 1) * slim, h, **way) + product(rows, h, slim, **way)
+        first, second = (product(rows, *sides, ranks, **way) for sides in model.feed_forward_products(width / ranks))
+        return first + second
 
     seconds = 0 * u
     if EVERY_OPERATOR in modules:
         keys, heads = model.head_dim * model.kv_heads_of_rank(t), model.head_dim * model.heads / t
         inner, h = model.ffn_hidden / t, model.hidden
-        second = (inner, h) if model.ffn_matrices > 2 else (h, inner)
-        return seconds + sum(product(u, *sides) for sides in ((keys, h), (h, heads), second))
+        second = ("linear_fc1", inner, h) if model.ffn_matrices > 2 else ("linear_fc2", h, inner)
+        products = (("linear_qkv", keys, h), ("linear_proj", h, heads), second)
+        return seconds + sum(product(u, *sides) for sides in products)
     if "layernorm" in modules:
         norms = 1 if model.parallel_block else 2
         seconds = seconds + kernel(4 * norms * model.hidden / rank.norm_ranks, norms)
     if "mla_up_proj" in modules and model.kv_rank:
-        up = model.attention_matrices(t)[-3:-1]
+        up = model.attention_products(t)[-3:-1]
         turned = 0 if model.positions else 4 * model.rope_dim * (model.heads + 1) / t
         seconds = seconds + sum(product(u, *sides) for sides in up) + kernel(turned)
     if "mlp" in modules and model.mixture_layers < model.layers:

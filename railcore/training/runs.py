@@ -102,12 +102,17 @@ def with_groups(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _model(row: Any) -> Transformer:
+    adapters: dict[str, Any] = {"lora_rank": int(row.lora_rank or 0)}
+    if row.lora_targets:
+        adapters["lora_targets"] = tuple(row.lora_targets.split())
+    if row.frozen_bytes:
+        adapters["frozen_bytes"] = float(row.frozen_bytes)
     if row.architecture:
         model = catalog_model(row.architecture)
         dense = min(model.dense_layers, row.layers)
         sizes = {"layers": row.layers, "dense_layers": dense, "sequence_length": row.seq_len, "vocabulary": row.vocab}
         sizes |= {"mtp_layers": int("m" in row.pipeline_layout)}
-        return replace(model, name=row.model, **sizes)
+        return replace(model, name=row.model, **sizes, **adapters)
     same = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "ffn_matrices", "experts", "top_k")
     # MPT too has learned positions, tied embeddings and biases: with them its parameters are as many as are printed.
     gpt = row.use == "fit" or row.software.startswith(("llm-foundry", "Megatron-DeepSpeed"))
@@ -119,6 +124,7 @@ def _model(row: Any) -> Transformer:
         tied_embeddings=gpt,
         biases=gpt,
         **{name: getattr(row, name) for name in same},
+        **adapters,
     )
 
 

@@ -24,7 +24,7 @@ from railcore.training.rank import mixture_shares
 from railcore.training.rank_order import GroupLevels, gpus_of, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import SHARDING, Transformer
-from railcore.training.transformer_memory import WHOLE_LAYERS, sharded_parameters
+from railcore.training.transformer_memory import WHOLE_LAYERS, RankParameters, sharded_parameters
 
 STAGE_COLUMNS = (
     *("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding"),
@@ -97,14 +97,15 @@ def stage_costs(
     _layer_counts(rows, model, columns, layers, dual)
     _filling(rows, runtime, p, columns["interleave"], layers_and_ends / layers - 1, dual)
 
-    # Parameters and states: those of the fullest stage are exchanged and updated.
-    parameters = _stage_parameters(model, columns, layers, dual)
-    inner = np.where(p > 2, 1.0, 0.0)  # pipelines of two stages have none between their ends
-    by_size = zip(*(parameters[name] for name in ("first", "last", "middle")), strict=True)
-    most = tuple(np.maximum(np.maximum(first, last), inner * middle) for first, last, middle in by_size)
+    # Parameters and states: those of the fullest stage are exchanged and updated, if they are trained.
+    held = model.trained_and_frozen(columns["tensor"], columns["expert"], columns["whole_experts"])
+    trained, frozen = (_stage_parameters(model, rank, columns, layers, dual) for rank in held)
+    most, most_frozen = (_of_fullest(parameters, p) for parameters in (trained, frozen))
     on_host = "weights" in offload
-    states = {stage: _state_bytes(runtime, columns, layers, parameters[stage], on_host) for stage in STAGES}
-    fullest = _state_bytes(runtime, columns, layers, most, on_host)
+    states = {
+        stage: _state_bytes(model, runtime, columns, layers, trained[stage], frozen[stage], on_host) for stage in STAGES
+    }
+    fullest = _state_bytes(model, runtime, columns, layers, most, most_frozen, on_host)
     updated = fullest["optimizer"] / runtime.optimizer_bytes
     rows["streamed_bytes"] = fullest["streamed"]
     offloads_optimizer = "optimizer" in offload
@@ -120,7 +121,7 @@ def stage_costs(
     rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near, places["pipeline"].nic_share)
     rows["hop_latency_s"] += np.where(rows["hops_hide"], 0.0, machine.host.launch_s)
     rows["hop_on_nic"] = ~near
-    for name, links in replica_exchanges(machine, runtime, places, layers, most, columns).items():
+    for name, links in replica_exchanges(model, machine, runtime, places, layers, most, most_frozen, columns).items():
         rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
 
     # Once an iteration.
@@ -132,7 +133,8 @@ def stage_costs(
     copied = runtime.eager * replicas_exchange(columns["sharding"], "gradients", "backward")
     rows["copies_s"] = copied * COPY_BYTES / machine.hbm_Bps * sum(most)
     all_ranks = GroupLevels(gpus, 1).in_domains(machine.hb_domain_size)
-    rows["once_s"] = runtime.linear_format(machine).cast_bytes / machine.cast_Bps * sum(most)
+    cast_bytes = 0.0 if model.lora_rank else runtime.linear_format(machine).cast_bytes  # adapters stay in bf16
+    rows["once_s"] = cast_bytes / machine.cast_Bps * sum(most)
     rows["once_s"] += ONCE_CALLS * machine.all_reduce_links(0.0, *all_ranks).time_s
     rows["once_s"] += runtime.waiting_operators * host.launch_s
     rows["spread"] = slowest_gpu(machine.rates, gpus)
@@ -192,15 +194,36 @@ def _filling(
     rows["fill_weights_each"] = rows["fill_weights"] / (2 * p)
 
 
+def _of_fullest(parameters: Mapping[str, tuple[np.ndarray, ...]], p: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The most parameters of either kind that one of p stages has."""
+    inner = np.where(p > 2, 1.0, 0.0)  # pipelines of two stages have none between their ends
+    by_size = zip(*(parameters[name] for name in ("first", "last", "middle")), strict=True)
+    return tuple(np.maximum(np.maximum(first, last), inner * middle) for first, last, middle in by_size)
+
+
 def _stage_parameters(
-    model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray, dual: np.ndarray
+    model: Transformer,
+    rank: RankParameters,
+    columns: Mapping[str, np.ndarray],
+    layers: np.ndarray,
+    dual: np.ndarray,
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Parameters of a rank on each of STAGES before sharding: shared by all tokens, and of routed experts.
 
-    dual: where a rank has two stages, and both ends of the pipeline are on one.
+    Parameters
+    ----------
+    model, columns, layers
+        What is trained, how it is split, and layers of the fullest stage.
+    rank
+        Parameters of a rank by part.
+    dual
+        Where a rank has two stages, and both ends of the pipeline are on one.
+
+    Returns
+    -------
+    Both kinds, by stage.
     """
     p = columns["pipeline"]
-    rank = model.rank_parameters(columns["tensor"], columns["expert"], columns["whole_experts"])
     shared = rank.layers(1 - model.mixture_share, model.mixture_share)  # of a layer
     experts = mixture_shares(model, p)[1] * rank.experts
     first_layers, last_layers, _ = _layers_at_ends(model, columns, layers)
@@ -220,17 +243,19 @@ def _stage_parameters(
 
 
 def _state_bytes(
+    model: Transformer,
     runtime: Runtime,
     columns: Mapping[str, np.ndarray],
     layers: np.ndarray,
-    parameters: tuple[np.ndarray, ...],
+    trained: tuple[np.ndarray, ...],
+    frozen: tuple[np.ndarray, ...],
     weights_on_host: bool,
 ) -> dict[str, np.ndarray]:
     """Bytes of weights, gradients and optimizer states of a rank, and of weights that come from the host in each pass.
 
-    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients and `optimizer_bytes`, sharded as
-    `sharded_parameters` says (ZeRO, FSDP). Shards in fp32 are part of the optimizer's states alone. Weights on the host
-    leave WHOLE_LAYERS on the GPU: the layer at work and the next one.
+    A trained parameter has 2 bytes of weights, `accumulation_bytes` of gradients and `optimizer_bytes`, a frozen one
+    the model's frozen_bytes of weights, sharded as `sharded_parameters` says (ZeRO, FSDP). Shards in fp32 are part of
+    the optimizer's states alone. Weights on the host leave WHOLE_LAYERS on the GPU: the layer at work and the next one.
     """
     t, c, d, e, level, whole = (
         columns[name] for name in ("tensor", "context", "data", "expert", "sharding", "whole_experts")
@@ -238,35 +263,44 @@ def _state_bytes(
     replicas = c * d * np.where(runtime.dual(columns["pipeline"], columns["interleave"]), 2, 1)
     expert_replicas = np.maximum(replicas * np.where(whole, t, 1) // e, 1)
     options: dict[str, Any] = {"sharded_gradients": runtime.sharded_gradients, "chunks": columns["interleave"]}
-    on_rank = sharded_parameters(parameters, replicas, expert_replicas, layers, level, **options)
-    own, gathered = on_rank["weights"], on_rank["gathered"]
-    kept = np.where(runtime.fp32_shards & (level == SHARDING.index("weights")), 0.0, own)
-    at_work = np.maximum(kept * np.minimum(WHOLE_LAYERS / layers, 1.0), gathered)
+    places = replicas, expert_replicas, layers, level
+    on_rank, base = (sharded_parameters(parameters, *places, **options) for parameters in (trained, frozen))
+
+    def weights(held: Mapping[str, Any], all_weights: Any, kept: Any) -> Any:
+        at_work = np.maximum(kept * np.minimum(WHOLE_LAYERS / layers, 1.0), held["gathered"])
+        return at_work if weights_on_host else np.minimum(kept + held["gathered"], all_weights)
+
+    kept = np.where(runtime.fp32_shards & (level == SHARDING.index("weights")), 0.0, on_rank["weights"])
+    frozen_weights = weights(base, sum(frozen), base["weights"])
+    streamed = WEIGHT_BYTES * on_rank["weights"] + model.frozen_bytes * base["weights"]
     return {
-        "weights": WEIGHT_BYTES * (at_work if weights_on_host else np.minimum(kept + gathered, sum(parameters))),
+        "weights": WEIGHT_BYTES * weights(on_rank, sum(trained), kept) + model.frozen_bytes * frozen_weights,
         "gradients": runtime.accumulation_bytes * on_rank["gradients"],
         "optimizer": runtime.optimizer_bytes * on_rank["optimizer"],
-        "streamed": WEIGHT_BYTES * own * weights_on_host,
+        "streamed": streamed * weights_on_host,
     }
 
 
 def replica_exchanges(
+    model: Transformer,
     machine: Machine,
     runtime: Runtime,
     places: Mapping[str, GroupPlace],
     layers: np.ndarray,
-    parameters: tuple[np.ndarray, ...],
+    trained: tuple[np.ndarray, ...],
+    frozen: tuple[np.ndarray, ...],
     columns: Mapping[str, np.ndarray],
 ) -> dict[str, LinkTimes]:
     """Link times of gradients and weights among ranks that hold the same ones: REPLICA_EXCHANGES of each sharding.
 
-    They are exchanged a layer at a time where they are sharded (FSDP), else in `bucket_calls` of each chunk.
+    They are exchanged a layer at a time where they are sharded (FSDP), else in `bucket_calls` of each chunk. Of frozen
+    weights there are no gradients and no new ones: they are gathered in the passes (FSDP) alone.
 
     Parameters
     ----------
-    machine, runtime, places
-        The GPU, the software, and where the groups of _REPLICAS lie.
-    layers, parameters
+    model, machine, runtime, places
+        What is trained, the GPU, the software, and where the groups of _REPLICAS lie.
+    layers, trained, frozen
         Of the stage, and its parameters on a rank: shared by all tokens, and of routed experts.
     columns
         By STAGE_COLUMNS.
@@ -276,19 +310,20 @@ def replica_exchanges(
     By EXCHANGES: after and before an iteration's passes, in each forward and backward pass [s].
     """
     level, chunks = columns["sharding"], columns["interleave"]
-    element_bytes = replica_element_bytes(runtime, machine.format)
+    element_bytes = replica_element_bytes(runtime, machine.format, model)
     link_times = dict.fromkeys(EXCHANGES, NO_LINK)
     for operation, what in (("all_reduce", "gradients"), ("reduce_scatter", "gradients"), ("all_gather", "weights")):
         phases = {phase: replicas_exchange(level, what, phase, operation) for phase in ("forward", "backward", "after")}
         if not any(sent.any() for sent in phases.values()):
             continue
         collective = machine.all_reduce_links if operation == "all_reduce" else machine.gather_links
-        links = NO_LINK
-        for count, group in zip(parameters, _REPLICAS, strict=True):
+        links, in_passes = NO_LINK, phases["forward"] & (what == "weights")
+        for count, fixed, group in zip(trained, frozen, _REPLICAS, strict=True):
             x, y, share, _ = places[group]
+            message = element_bytes[what] * count + element_bytes["frozen"] * fixed * in_passes
             buckets = chunks * bucket_calls(count / chunks, x * y)
-            calls = np.where(phases["after"], buckets, layers) * (count > 0)
-            links = links.plus(collective(element_bytes[what] * count, x, y, calls, share))
+            calls = np.where(phases["after"], buckets, layers) * (message > 0)
+            links = links.plus(collective(message, x, y, calls, share))
         for phase, sent in phases.items():
             # Weights that are gathered after a step are charged before the next one.
             slot = f"in_{phase}" if phase != "after" else "after" if what == "gradients" else "before"

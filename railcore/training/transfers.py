@@ -5,13 +5,13 @@ by sharding. Here it is counted over a step: m micro-batches, v chunks, and the 
 
 Full recompute repeats the forward pass of a layer (pass "recompute"), selective what the runtime's modules exchange.
 With `embeddings` the first and the last stage add theirs. Layers that predict further tokens are layers of the last
-stage, with a projection and logits each. Parameters are those that a rank holds (`rank_parameters`) of the average
+stage, with a projection and logits each. Parameters are those that a rank holds (`trained_and_frozen`) of the average
 layer, copies of what other tensor ranks hold included. Left out are small sums: those of copies' gradients over the
 tensor ranks, of the loss and of the gradients' norm. The tests train a transformer on simulated ranks that send these
 bytes, and hold them to the link times of `iteration_time`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -300,30 +300,37 @@ def _boundaries(step: _Step) -> Iterator[Transfer]:
         yield Transfer(*head, f"all but {stages}", calls, size, ranks)
 
 
-def _rank_parameters(step: _Step) -> RankParameters:
-    return step.model.rank_parameters(step.strategy.tensor, step.strategy.expert, step.strategy.whole_experts)
+def _trained_and_frozen(step: _Step) -> tuple[RankParameters, RankParameters]:
+    return step.model.trained_and_frozen(step.strategy.tensor, step.strategy.expert, step.strategy.whole_experts)
 
 
 def _replicas(step: _Step) -> Iterator[Transfer]:
-    model, strategy, parameters = step.model, step.strategy, _rank_parameters(step)
-    shared = float(parameters.layers(1 - model.mixture_share, model.mixture_share))
+    model, strategy, held = step.model, step.strategy, _trained_and_frozen(step)
+    shared = [float(part.layers(1 - model.mixture_share, model.mixture_share)) for part in held]
     replica = strategy.context * strategy.data
     layers = step.layers - model.mtp_layers * step._is_last  # parameters of predicting layers count with the ends
     yield from _synchronised(step, shared, *step.of_ranks(layers), "replica", replica)
     if model.experts:
         ranks = replica * (strategy.tensor if strategy.whole_experts else 1) // strategy.expert
         yield from _synchronised(
-            step, float(parameters.experts), *step.of_ranks(step.mixtures), "expert_replica", ranks
+            step, [float(part.experts) for part in held], *step.of_ranks(step.mixtures), "expert_replica", ranks
         )
 
 
 def _synchronised(
-    step: _Step, layer_parameters: float, layers: float, shares: tuple[float, ...], group: str, ranks: int
+    step: _Step, layer_parameters: Sequence[float], layers: float, shares: tuple[float, ...], group: str, ranks: int
 ) -> Iterator[Transfer]:
-    """Gradients and weights that a group exchanges. layers: of the stage with most. shares: of them, by stage."""
-    element_bytes = replica_element_bytes(step.runtime, FORMATS[step.precision])
+    """Gradients and weights that a group exchanges; frozen weights are gathered in passes alone.
+
+    layer_parameters: trained and frozen ones. layers: of the stage with most. shares: of them, by stage.
+    """
+    element_bytes, (trained, frozen) = (
+        replica_element_bytes(step.runtime, FORMATS[step.precision], step.model),
+        layer_parameters,
+    )
     for row in REPLICA_EXCHANGES[step.strategy.sharding]:
-        size = layer_parameters * element_bytes[row.what]
+        in_passes = row.what == "weights" and row.phase != "after"
+        size = trained * element_bytes[row.what] + frozen * element_bytes["frozen"] * in_passes
         per, calls, message = (
             ("model", 1.0, size * layers) if row.phase == "after" else ("layer", layers * step.m, size)
         )
@@ -336,7 +343,7 @@ def _ends(step: _Step) -> Iterator[Transfer]:
     Tied gradients that are sharded in the backward pass are summed shard by shard; else each of the two ranks has them
     whole. A predicting layer has logits and a projection.
     """
-    strategy, parameters = step.strategy, _rank_parameters(step)
+    strategy, held = step.strategy, _trained_and_frozen(step)
     p, predicting = strategy.pipeline, step.model.mtp_layers
     for exchanges, stage, times in (
         (embedding_exchanges, "first", 1),
@@ -345,10 +352,11 @@ def _ends(step: _Step) -> Iterator[Transfer]:
     ):
         yield from (step.at_end(row, stage, times) for row in exchanges(step.rank))
     replica = strategy.context * strategy.data
-    for size, stage in ((parameters.first, "first"), (parameters.last(1 if step.dual else p), "last")):
-        for row in _synchronised(step, float(size), 1, (), "replica", replica):
+    first, last = [float(part.first) for part in held], [float(part.last(1 if step.dual else p)) for part in held]
+    for sizes, stage in ((first, "first"), (last, "last")):
+        for row in _synchronised(step, sizes, 1, (), "replica", replica):
             yield row._replace(stages="ends" if step.dual else stage)
-    tied = float(parameters.tied) / (replica if strategy.sharding in ("gradients", "weights") else 1)
+    tied = float(held[0].tied) / (replica if strategy.sharding in ("gradients", "weights") else 1)
     calls = int(p > 1 and not step.dual)
     size = tied * step.runtime.gradient_bytes
     yield Transfer("pipeline", "after", "all_reduce", "model", "ends", "ends", calls, size, 2)

@@ -23,18 +23,22 @@ from railcore.catalog.arguments import (
     NonNegative,
     NonNegativeArray,
     NonNegativeInt,
+    Positive,
     PositiveArray,
     checked,
 )
 from railcore.catalog.checks import one_of
 from railcore.catalog.derived_fields import derive, given
 from railcore.training import hugging_face, transformer_memory
+from railcore.training.formats import WEIGHT_BYTES
 
 RECOMPUTE = ("none", "selective", "full")
 SHARDING = ("none", "optimizer", "gradients", "weights")
 LEVELS = {"recompute": RECOMPUTE, "sharding": SHARDING}  # names of what a column of strategies has as indices
 _OF_MIXTURES = ("expert_hidden", "shared_hidden", "dense_layers", "expert_groups", "token_groups")
 _OF_LATENTS = ("query_rank", "rope_dim", "value_dim")
+LORA_TARGETS = ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2")  # products of a layer, as Megatron names them
+_DEFAULT_TARGETS = LORA_TARGETS[:2]
 
 
 @checked
@@ -74,6 +78,10 @@ class Transformer:
         2 h to h, a layer, and one more pass of the logits; on the last stage of a pipeline.
     full_attention_interval: with a window, every so many layers one attends to the whole sequence; 0 for none.
     clamped: whether experts bound the inputs of their activation.
+    lora_rank: r, of low-rank adapters beside frozen weights (LoRA), which alone are trained; 0: all weights are.
+    lora_targets: products that have an adapter, of LORA_TARGETS: queries, keys and values (in latent attention each of
+        their products), output of attention, gate and up, down; of experts each its own. Not embeddings and logits.
+    frozen_bytes: of a frozen weight in memory [bytes]: 2 in bf16, 1 in fp8, 0.5 in NF4 (QLoRA). Scales are not counted.
 
     Raises ValueError naming the arguments that are out of range or do not go together.
 
@@ -118,6 +126,9 @@ class Transformer:
     full_attention_interval: NonNegativeInt = 0
     clamped: bool = False
     mtp_layers: NonNegativeInt = 0
+    lora_rank: NonNegativeInt = 0
+    lora_targets: tuple[str, ...] = _DEFAULT_TARGETS
+    frozen_bytes: Positive = WEIGHT_BYTES
     made_by = "Transformer(...), or the name of a model in the catalog"
     foreign_names = hugging_face.FOREIGN_NAMES
 
@@ -129,7 +140,10 @@ class Transformer:
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads is {self.kv_heads}: give a divisor of heads {self.heads}")
         one_of("ffn_matrices", self.ffn_matrices, (2, 3))
-        if faults := [*self._mixture_obstacles(), *self._attention_obstacles()]:
+        for name in self.lora_targets:
+            one_of("lora_targets", name, LORA_TARGETS)
+        object.__setattr__(self, "lora_targets", tuple(dict.fromkeys(self.lora_targets)))
+        if faults := [*self._mixture_obstacles(), *self._attention_obstacles(), *self._adapter_obstacles()]:
             raise ValueError("; ".join(faults))
         if not 1 <= self.imbalance <= max(1, self.experts):
             raise ValueError(f"imbalance is {self.imbalance!r}: give 1 to experts {self.experts}")
@@ -197,6 +211,14 @@ class Transformer:
         elif self.full_attention_interval > self.layers:
             yield f"full_attention_interval is {self.full_attention_interval}: give at most layers {self.layers}"
 
+    def _adapter_obstacles(self) -> Iterator[str]:
+        """What does not go together in the fields of adapters."""
+        if self.lora_rank and not self.lora_targets:
+            yield f"lora_targets is (): give some of {', '.join(LORA_TARGETS)}"
+        for name, default in (("lora_targets", _DEFAULT_TARGETS), ("frozen_bytes", WEIGHT_BYTES)):
+            if not self.lora_rank and getattr(self, name) != default:
+                yield f"{name} is {getattr(self, name)!r}: give lora_rank too"
+
     @property
     def mixture_layers(self) -> int:
         """Layers whose feed-forward is a mixture of experts."""
@@ -243,6 +265,23 @@ class Transformer:
         down = [(self.query_rank, h)] if self.query_rank else []
         up = [(heads * self.query_dim, self.query_rank or h), (heads * (self.head_dim + self.value_dim), self.kv_rank)]
         return [*down, (self.kv_rank + self.rope_dim, h), *up, output]
+
+    def attention_products(self, tensor: Any) -> list[tuple[str, Any, Any]]:
+        """Names, of LORA_TARGETS, with `attention_matrices`: columns and inner side."""
+        *before, output = self.attention_matrices(tensor)
+        return [*(("linear_qkv", *sides) for sides in before), ("linear_proj", *output)]
+
+    def feed_forward_products(self, width: Any) -> list[tuple[str, Any, Any]]:
+        """Names, columns and inner side of the products of a feed-forward of some width."""
+        return [("linear_fc1", (self.ffn_matrices - 1) * width, self.hidden), ("linear_fc2", self.hidden, width)]
+
+    def has_adapter(self, name: str) -> bool:
+        """Whether a product, one of LORA_TARGETS, has an adapter beside its frozen weights."""
+        return self.lora_rank > 0 and name in self.lora_targets
+
+    def needs_input(self, name: str) -> bool:
+        """Whether the backward pass needs a product's input, for gradients of its weights or of its adapter."""
+        return not self.lora_rank or self.has_adapter(name)
 
     @property
     def attention_weights(self) -> int:
@@ -339,6 +378,18 @@ class Transformer:
         return sum(self.parameters().values())
 
     @property
+    def trained_parameters(self) -> int:
+        """Parameters that are trained: all, or with lora_rank those of the adapters, which come on top of all.
+
+        r (n + k) for each product of n columns and inner side k that has an adapter; each expert has its own.
+        """
+        if not self.lora_rank:
+            return self.total_parameters
+        held, mixed = self.rank_adapters(), self.mixture_layers
+        layers = held.layers(self.layers - mixed, mixed) + held.prediction
+        return round(float(layers + held.experts * (mixed + self.mtp_layers)))
+
+    @property
     def active_parameters(self) -> int:
         """Parameters that one token meets: top_k of E experts; its embedding counts whole."""
         unused = self.experts - self.top_k if self.experts else 0
@@ -352,7 +403,7 @@ class Transformer:
         attention is causal, so that a query meets n (1 - n / 2 s) of n keys at most on average, half of them where
         n = s, and takes 2 a (query_dim + value_dim) for each; feed-forward 2 s m h f (of a mixture 2 s m h (top_k f_e +
         f_s)), router 2 s h E, logits 2 s h V. With mtp_layers "prediction" has theirs: of projection 4 s h^2, layer and
-        logits.
+        logits. With lora_rank "adapters" has 2 s for each of their parameters that a token meets.
 
         causal: False counts scores that the mask hides too, 4 s^2 a d, as the documents, Narayanan et al. 2021 and
         published shares of the peak rate of their time do.
@@ -377,11 +428,17 @@ class Transformer:
             weights = self.attention_weights + self.ffn_weights * width + self.hidden * (2 * self.hidden + self.experts)
             of_one = b * 2 * s * weights + flops["scores"] / self.layers + flops["logits"]
             flops["prediction"] = self.mtp_layers * of_one
+        if self.lora_rank:
+            held, met = self.rank_adapters(), self.top_k / max(self.experts, 1) * (mixed + self.mtp_layers)
+            flops["adapters"] = b * 2 * s * (held.layers(dense, mixed) + held.prediction + held.experts * met)
         return flops
 
     @checked
     def training_flops(self, batch: NonNegativeArray = 1, recompute: str = "none", causal: bool = True) -> np.ndarray:
         """FLOPs of an iteration over `batch` sequences: forward, backward (twice the forward), recompute.
+
+        With lora_rank, what is computed: products with frozen weights have a gradient of their inputs alone, so that
+        their backward pass is one forward pass; scores and adapters have both.
 
         recompute: "none", "selective" (the scores once more), "full" (all layers once more, not the logits). causal: as
         for `forward_flops`.
@@ -392,7 +449,11 @@ class Transformer:
         all_kinds = sum(forward.values())
         logits = (1 + self.mtp_layers) * forward["logits"]
         again = {"none": 0.0, "selective": forward["scores"], "full": all_kinds - logits}
-        return np.asarray(3 * all_kinds + again[one_of("recompute", recompute, RECOMPUTE)])
+        frozen: Any = 0.0
+        if self.lora_rank:
+            scores = forward["scores"] * (1 + self.mtp_layers / self.layers)  # those of predicting layers too
+            frozen = all_kinds - scores - forward["adapters"]
+        return np.asarray(3 * all_kinds - frozen + again[one_of("recompute", recompute, RECOMPUTE)])
 
     def kv_heads_of_rank(self, tensor: Any) -> Any:
         """Heads of keys and values on each of t tensor ranks, at least one: they are copied where t is more than k."""
@@ -406,6 +467,8 @@ class Transformer:
 
     layer_activation_bytes = transformer_memory.layer_activation_bytes
     rank_parameters = transformer_memory.rank_parameters
+    rank_adapters = transformer_memory.rank_adapters
+    trained_and_frozen = transformer_memory.trained_and_frozen
     stage_parameters = transformer_memory.stage_parameters
     state_bytes = transformer_memory.state_bytes
 
@@ -458,7 +521,8 @@ def model_flops_utilization(
     Parameters
     ----------
     model_flops
-        `Transformer.training_flops` without recompute, F [FLOP]: of causal attention what is computed.
+        `Transformer.training_flops` without recompute, F [FLOP]: of causal attention what is computed, and of frozen
+        weights no gradients.
     time_s, gpus, peak
         Iteration time T [s], GPUs N, and peak rate of a GPU R [FLOP/s].
 

@@ -4,14 +4,21 @@ The functions are methods of `transformer.Transformer`, whose symbols they use; 
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.catalog.arguments import Flags, PositiveArray
-from railcore.training.formats import BF16_ELEMENTS, GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES, ElementBytes
+from railcore.training.formats import (
+    BF16_BYTES,
+    BF16_ELEMENTS,
+    GRADIENT_BYTES,
+    OPTIMIZER_BYTES,
+    WEIGHT_BYTES,
+    ElementBytes,
+)
 
 WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "mla_up_proj", "moe_act", "mlp", "moe", "shared_experts")
@@ -58,6 +65,9 @@ def layer_activation_bytes(
     - mlp: the feed-forward of dense layers;
     - shared_experts: that of shared experts;
     - moe: the feed-forward of mixture layers, and what was dispatched.
+
+    With lora_rank r, inputs of products are kept where they have an adapter, in bf16, and not where their weights are
+    frozen alone; what adapters make in between, 2 r s b / c each, is kept too ("adapters"). Their dropout is left out.
 
     op keeps the layer's input and these results: of attention, and of every second product with weights, in the order
     queries, keys, values, output, feed-forward.
@@ -108,22 +118,28 @@ def layer_activation_bytes(
 
     def feed_forward(width: Any, whole: Any, result: Any) -> Any:
         """Bytes of a token: inputs and result of the activation function, each kept or not."""
-        return width * ((model.ffn_matrices - 1) * size.before_activation * whole + size.of_product * result)
+        product = input_bytes("linear_fc2", size.of_product)
+        return width * ((model.ffn_matrices - 1) * size.before_activation * whole + product * result)
+
+    def input_bytes(name: str, trained: float) -> float:
+        """Bytes of an element of a product's input: `trained` with trained weights, as adapters read it, or none."""
+        return BF16_BYTES * model.has_adapter(name) if model.lora_rank else trained
 
     norms = 1 if model.parallel_block else 2
     keys = sum(part * most for part, most in model.attention_spans())
-    copies, dense, moe = model.expert_copies, unless("mlp"), unless("moe")
+    copies, dense, moe, shared = model.expert_copies, unless("mlp"), unless("moe"), unless("moe", "shared_experts")
     wide = (1 - mixtures) * feed_forward(model.ffn_hidden, dense, dense)
     wide = wide + mixtures * copies * feed_forward(model.expert_hidden, moe, unless("moe", "moe_act"))
-    wide = wide + mixtures * feed_forward(model.shared_hidden, *2 * [unless("moe", "shared_experts")])
-    normed = norms * size.of_product * unless("layernorm")
+    wide = wide + mixtures * feed_forward(model.shared_hidden, shared, shared)
+    of_norms = [input_bytes(name, size.of_product) for name in ("linear_qkv", "linear_fc1")]
+    normed = (max(of_norms) if model.parallel_block else sum(of_norms)) * unless("layernorm")
     kinds = {
         "inputs": tokens * model.hidden * share * (np.where(not_full, 2 * norms, 2) + normed),
         "dropout": 2 * tokens * model.hidden * share * not_full * dropout,
         "attention": _attention_bytes(model, tokens, t, share, size, unless("mla_up_proj")) * not_full,
         "scores": (5 if dropout else 2) * model.heads / t * keys * tokens * unless("core_attn") * (not fused_attention),
         "feed-forward": tokens * wide / t,
-        "dispatched": size.dispatched
+        "dispatched": input_bytes("linear_fc1", size.dispatched)
         * tokens
         * model.hidden
         * np.where(whole_experts, 1 / t, 1.0)
@@ -131,6 +147,11 @@ def layer_activation_bytes(
         * mixtures
         * copies,
     }
+    if model.lora_rank:
+        of_attention = sum(model.has_adapter(name) for name, *_ in model.attention_products(1)) * not_full
+        rows = (1 - mixtures) * dense + mixtures * (copies * moe + shared * (model.shared_hidden > 0))
+        of_feed_forward = sum(model.has_adapter(name) for name, *_ in model.feed_forward_products(1)) * rows
+        kinds["adapters"] = BF16_BYTES * model.lora_rank * tokens * (of_attention + of_feed_forward)
     if EVERY_OPERATOR not in modules:
         return kinds
     if model.experts or model.kv_rank:
@@ -180,6 +201,10 @@ class RankParameters:
     mixture_layer: Any
     experts: Any
     prediction: Any = 0
+
+    def times(self, factor: float) -> "RankParameters":
+        """So many of each."""
+        return RankParameters(*(factor * getattr(self, part.name) for part in fields(self)))
 
     @property
     def first(self) -> Any:
@@ -251,8 +276,80 @@ def rank_parameters(model: Any, tensor: Any = 1, expert: Any = 1, whole_experts:
     )
 
 
+def rank_adapters(model: Any, tensor: Any = 1, expert: Any = 1, whole_experts: Any = False) -> RankParameters:
+    """Parameters of adapters that one of t tensor and e expert ranks holds of each part of a model.
+
+    r (n + k) / t of a product of n columns and inner side k: k x r and r x n, which tensor ranks split as the product
+    itself. Predicting layers have those of a layer; embeddings and logits none.
+
+    Parameters
+    ----------
+    model
+        A transformer.
+    tensor, expert, whole_experts
+        As for `rank_parameters`.
+
+    Returns
+    -------
+    Parameters by part.
+
+    References
+    ----------
+    Hu et al. 2021, arXiv:2106.09685, Section 4.1; GitHub NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/peft/lora.py
+    and utils.py (ParallelLinearAdapter). There the experts of a rank share one adapter, unless share_expert_adapters
+    is False: then each has its own, as here.
+    """
+    t, e = np.asarray(tensor, float), np.asarray(expert, float)
+
+    def adapters(products: Any) -> int:
+        return model.lora_rank * sum(columns + inner for name, columns, inner in products if model.has_adapter(name))
+
+    attention, shared, routed, wide = (
+        adapters(products)
+        for products in (
+            model.attention_products(1),
+            model.feed_forward_products(model.shared_hidden) if model.shared_hidden else (),
+            model.feed_forward_products(model.expert_hidden),
+            model.feed_forward_products(model.ffn_hidden),
+        )
+    )
+    dense, mixture, nothing = (attention + wide) / t, (attention + shared) / t, 0 * t
+    return RankParameters(
+        embedding=nothing,
+        positions=nothing,
+        output=nothing,
+        tied=nothing,
+        last_norm=nothing,
+        dense_layer=dense,
+        mixture_layer=mixture,
+        experts=model.experts / e * routed / np.where(whole_experts, 1, t),
+        prediction=model.mtp_layers * (mixture if model.experts else dense),
+    )
+
+
+def trained_and_frozen(
+    model: Any, tensor: Any = 1, expert: Any = 1, whole_experts: Any = False
+) -> tuple[RankParameters, RankParameters]:
+    """Parameters that a rank trains, and those that it holds frozen: all and none, or adapters and all.
+
+    Parameters
+    ----------
+    model
+        A transformer.
+    tensor, expert, whole_experts
+        As for `rank_parameters`.
+
+    Returns
+    -------
+    Both by part.
+    """
+    weights = model.rank_parameters(tensor, expert, whole_experts)
+    adapters = model.rank_adapters(tensor, expert, whole_experts) if model.lora_rank else weights
+    return adapters, weights.times(float(model.lora_rank > 0))
+
+
 def stage_parameters(model: Any, tensor: Any, pipeline: Any, expert: Any = 1) -> tuple[Any, Any]:
-    """Parameters on one rank of the fullest stage, layers of both kinds spread evenly over p stages.
+    """Parameters on one rank of the fullest stage, layers of both kinds spread evenly over p stages; no adapters.
 
     Parameters
     ----------
@@ -265,7 +362,11 @@ def stage_parameters(model: Any, tensor: Any, pipeline: Any, expert: Any = 1) ->
     -------
     Those that all tokens share, shared experts included, and those of its routed experts.
     """
-    rank, p, mixtures = model.rank_parameters(tensor, expert), np.asarray(pipeline), model.mixture_layers
+    return _of_fullest_stage(model, model.rank_parameters(tensor, expert), pipeline)
+
+
+def _of_fullest_stage(model: Any, rank: RankParameters, pipeline: Any) -> tuple[Any, Any]:
+    p, mixtures = np.asarray(pipeline), model.mixture_layers
     first, last = rank.first, rank.last(p)
     ends = np.where(p == 1, first + last, np.maximum(first, last))
     experts = rank.experts * (mixtures / p + model.mtp_layers)
@@ -342,8 +443,8 @@ def state_bytes(
 ) -> dict[str, np.ndarray]:
     """Bytes of weights, gradients and optimizer states on one rank of the stage that holds most parameters.
 
-    Per parameter 2 bytes of weights, 4 of gradients (summed in fp32), 12 of optimizer (fp32 copy and two moments).
-    Parameters of `stage_parameters`, sharded as `sharded_parameters`.
+    Per trained parameter 2 bytes of weights, 4 of gradients (summed in fp32), 12 of optimizer (fp32 copy and two
+    moments); per frozen one its frozen_bytes. Sharded as `sharded_parameters`.
 
     Parameters
     ----------
@@ -364,10 +465,15 @@ def state_bytes(
     """
     t, p, n, e = (np.asarray(value, float) for value in (tensor, pipeline, replicas, expert))
     layers = np.ceil(model.layers / p)
-    stage = model.stage_parameters(t, p, e)
-    on_rank = sharded_parameters(stage, n, np.maximum(n // e, 1), layers, np.asarray(sharding), whole_layers)
+    trained, frozen = (_of_fullest_stage(model, held, p) for held in model.trained_and_frozen(t, e))
+    places = (n, np.maximum(n // e, 1), layers, np.asarray(sharding), whole_layers)
+    on_rank, base = (sharded_parameters(stage, *places) for stage in (trained, frozen))
+    weights, frozen_weights = (
+        np.minimum(held["weights"] + held["gathered"], sum(stage))
+        for held, stage in ((on_rank, trained), (base, frozen))
+    )
     return {
-        "weights": WEIGHT_BYTES * np.minimum(on_rank["weights"] + on_rank["gathered"], sum(stage)),
+        "weights": WEIGHT_BYTES * weights + model.frozen_bytes * frozen_weights,
         "gradients": GRADIENT_BYTES * on_rank["gradients"],
         "optimizer": OPTIMIZER_BYTES * on_rank["optimizer"],
     }
