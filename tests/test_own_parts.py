@@ -165,7 +165,8 @@ def test_a_model_needs_the_fields_that_have_no_default():
     optional = {need.parameter for need in catalog.row_needs("models")} - needed - _PUBLISHED
     fields = transformer.Transformer.__dataclass_fields__
     assert needed == {name for name in fields if not hasattr(transformer.Transformer, name)} - {"name"}
-    assert optional == {name for name in fields if hasattr(transformer.Transformer, name)} - {"imbalance"}
+    of_a_training = {"imbalance", "lora_rank", "lora_targets", "frozen_bytes"}
+    assert optional == {name for name in fields if hasattr(transformer.Transformer, name)} - of_a_training
 
 
 def test_a_new_gpu_takes_two_attempts(own, tmp_path, monkeypatch):

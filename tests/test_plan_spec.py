@@ -593,7 +593,7 @@ EFFECTS = {  # a value of each key that changes what a plan says
     **{"cluster.platform": "DGX H200", "cluster.gpus": 128, "cluster.hb_domain_size": 4, "cluster.nic": "800 Gbps"},
     **{"cluster.include": ["storage"], "job.model": "Llama-3 70B", "job.tokens": 2e12, "job.batch": 96},
     **{"job.precision": "fp8", "job.runtime": "megatron2022", "job.offload": "optimizer", "job.search": {"tensor": 4}},
-    **{"job.mapping": {"tensor": 8, "data": 8}, "job.launch": LINE, "job.sequence_length": 4096},
+    **{"job.mapping": {"tensor": 8, "data": 8}, "job.launch": LINE, "job.sequence_length": 4096, "job.lora_rank": 16},
     **{"network.candidates": ["rail-only"], "network.candidate": [OWN], "network.switch": "N9510-64D"},
     **{"network.radix": 16, "network.oversubscriptions": [3.0], "network.planes": 1, "network.nic_ports": 4},
     **{"network.circuit_switch": "Polatis 6000N", "network.reconfiguration": "10 s"},
@@ -622,6 +622,7 @@ ELSEWHERE = {  # keys whose effect another test has, and why others have none
     **dict.fromkeys(("uncertainty.draws", "uncertainty.seed"), "in test_plan_uncertainty.py"),
     "title": "in test_plan_command.py",
     "job.config": "in test_plan_job.py",
+    **dict.fromkeys(("job.lora_targets", "job.frozen_bytes"), "in test_lora.py"),
     **dict.fromkeys(("books.prices.dac", "books.powers.dac"), "no network of a plan has copper cables"),
 }
 QUICK = {"micro_batch": 1, "context": 1, "pipeline": 1, "placement": "tensor first"}

@@ -58,7 +58,8 @@ def model_text(plan: Plan) -> str:
     """The model's parameters, which show a wrong size."""
     model = plan.case.model
     active = f", {number(model.active_parameters / 1e9, 4)} B of a token" if model.experts else ""
-    count = f"{number(model.total_parameters / 1e9, 4)} B parameters{active}"
+    adapters = f", {number(model.trained_parameters / 1e6, 4)} M of adapters trained" if model.lora_rank else ""
+    count = f"{number(model.total_parameters / 1e9, 4)} B parameters{active}{adapters}"
     return f"{count} with {model.ffn_matrices} matrices in a feed-forward"
 
 

@@ -47,7 +47,7 @@ def spec_template() -> str:
         for key, item in section.model_fields.items():
             value = _EXAMPLE.get(f"{name}.{key}")
             shown = f"{key} = {value}" if value else f"# {key} = {_toml(item.default, item.annotation)}"
-            lines.append(f"{shown:<44}# {item.description}".rstrip())
+            lines.append(f"{shown:<43} # {item.description}".rstrip())
         lines += ["", *_TABLES.get(name, ())]
     return "\n".join(lines)
 

@@ -21,7 +21,8 @@ Read the modules in this order:
     group_shares                        the share of its NIC that each kind of traffic gets on a fabric
     runtime, software                   what the training software overlaps, fuses and keeps
     rank, exchanges, expert_dispatch    what a rank has of a job, and what it sends: the one table of traffic
-    products, layer_work, recompute     step 2: the work of a layer, and what is computed again
+    products, layer_products,
+    layer_work, recompute               step 2: the work of a layer, and what is computed again
     layer_traffic, layer                step 2: the traffic of a layer, and both together
     pipeline_schedule, stage            step 3
     critical_path, iteration            step 4, and `iteration_time` with its breakdown
