@@ -136,6 +136,7 @@ def _strategy(row: Any) -> Strategy:
         bool(row.sequence_parallel),
         row.sharding,
         ends_as_layers=row.pp > 1 and row.pipeline_layout != "even",
+        recomputed_layers=int(row.recomputed_layers or 0),
         whole_experts=row.experts > 0 and row.tp > 1 and str(row.expert_tensor) == "1",
     )
 
