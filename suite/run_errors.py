@@ -37,7 +37,7 @@ _NO_DOMAIN_LATENCY = dict.fromkeys(
 MECHANISMS: Mapping[str, Off] = {
     "products below the peak": {"linear_fraction": 1.0, "bf16_fraction": 1.0},
     "sustained products, not the best": best_products,
-    "products between kernels that leave power": {"spare_power": 0.0},
+    "products between kernels that leave power": {"spare_power": 0.0, "attention_spare_power": 0.0},
     "ends of a product's tiles": {"linear_epilogue_rate": math.inf, "bf16_epilogue_rate": math.inf},
     "whole waves of tiles": {"whole_waves": False},
     "sides that no 64 divides": {"unaligned_share": 1.0},
@@ -52,7 +52,7 @@ MECHANISMS: Mapping[str, Off] = {
     "latency of collectives": {**_NO_DOMAIN_LATENCY, "nic_latency_s": 0.0, "call_latency_s": 0.0},
     "memory traffic": {"memory_Bps": UNLIMITED_BANDWIDTH},
     "kernel starts": {"kernel_s": 0.0, "grouped_start_s": 0.0},
-    "the slowest GPU": {"rank_spread": 0.0},
+    "the slowest GPU": {"rank_spread": 0.0, "rack_spread": 0.0},
     "compute lost to collectives beside it": {"collective_processors": 0, "overlap_slowdown": 1.0},
     "contention for the memory": {"memory_contention": False},
     "host between iterations": {"waiting_operators": 0},

@@ -158,12 +158,13 @@ def test_attention_in_fp8_is_faster_where_the_gpu_has_a_rate_and_linear_layers_a
 # Norms, activations, loss
 
 
-def test_by_hand_kernels_move_each_operand_once():
+def test_norms_and_activations_take_the_shares_that_were_measured():
     ideal = H100.changed(norm_share=1.0, norm_backward_share=1.0, activation_backward_share=1.0, loss_share=1.0)
-    assert norm_bytes(BY_HAND, H100) == (4, 6) and norm_bytes(MODERN, ideal) == (4, 10)
-    assert activation_bytes(BY_HAND, H100, 3) == activation_bytes(MODERN, ideal, 3) == (6, 10)
+    assert norm_bytes(EAGER, H100) == (4, 6) and norm_bytes(MODERN, ideal) == norm_bytes(BY_HAND, ideal) == (4, 10)
+    assert activation_bytes(EAGER, H100, 3) == activation_bytes(MODERN, ideal, 3) == (6, 10)
     assert activation_bytes(MODERN, ideal, 2) == (4, 6)
-    assert all(ours >= least for ours, least in zip(norm_bytes(MODERN, H100), (4, 10), strict=True))
+    assert all(ours > least for ours, least in zip(norm_bytes(MODERN, H100), (4, 10), strict=True))
+    assert norm_bytes(BY_HAND, H100) == norm_bytes(MODERN, H100)
     assert loss_time(MODERN, ideal, 1.0) == loss_time(Runtime(compiled=False, fused_loss=True), H100, 1.0)
     assert loss_time(EAGER, H100, 1.0) == loss_time(BY_HAND, H100, 1.0) == 4 * loss_time(MODERN, ideal, 1.0)
 

@@ -458,13 +458,16 @@ def test_divisors_are_those(n):
 @pytest.mark.parametrize("named", [False, True])
 def test_a_label_names_all_choices(named):
     row = dict.fromkeys(STRATEGY_COLUMNS, 1) | {"tensor": 8, "context": 2, "expert": 8, "pipeline": 4, "data": 16}
-    row |= {"interleave": 2, "recompute": 2, "placement": 1}
+    row |= {"interleave": 2, "recompute": 2, "placement": 1, "recomputed_layers": 0}
     row |= {"recompute": "full", "sharding": "optimizer", "placement": "pipeline near"} if named else {}
     assert strategy_label(row) == (
         "TP8 CP2 EP8 PP4 DP16, 2 chunks, micro-batch 1, sequence parallel, keeps gathered inputs, full recompute, "
         "ZeRO-1, ends as layers, whole experts, pipeline near"
     )
     assert strategy_label(Strategy(micro_batch=2).columns(2)) == "one GPU, micro-batch 2"
+    some, groups = Strategy(recompute="full", recomputed_layers=3), Strategy(recompute="full", recompute_group=4)
+    assert strategy_label(some.columns(1)) == "one GPU, micro-batch 1, recompute of 3 layers a stage"
+    assert strategy_label(groups.columns(1)) == "one GPU, micro-batch 1, full recompute of 4 layers together"
 
 
 def test_what_a_search_found_can_be_given_back():

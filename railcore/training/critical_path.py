@@ -241,7 +241,21 @@ def critical_path(
 
 @Arithmetic
 def microbatches_held(stage: Any, p: Any, per_chunk: Any, m: Any) -> tuple[Any, Any, Any]:
-    """Micro-batches of m whose activations the first, a middle and the last stage hold."""
+    """Micro-batches whose activations the first, a middle and the last stage hold.
+
+    Parameters
+    ----------
+    stage, p
+        As for `critical_path`.
+    per_chunk
+        1 / v.
+    m
+        Micro-batches of an iteration.
+
+    Returns
+    -------
+    Three numbers, at most m.
+    """
     rest = (m - p * np.floor(m / p)) * (1 - per_chunk)
     return (
         smaller(stage.first_flight + rest, m),

@@ -512,7 +512,7 @@ def catalog_machine(
         "backward_operators": int(common["backward_operators"]),
         "dropless_serial_share": common["dropless_serial_share"],
         "exchange_hidden_share": common["exchange_hidden_share"],
-        "rack_gpus": int(share.get("rack_gpus", common["rack_gpus"])),
+        "rack_gpus": int(common["rack_gpus"]),
         "grouped_start_s": share.get("grouped_start", common["grouped_start"]),
         "collective_processors": int(common["collective_processors"]),
         "hb_domain_size": int(box["gpus"]),

@@ -367,7 +367,7 @@ def slowest_gpu(rates: GpuRates, gpus: ArrayLike) -> np.ndarray:
     --------
     >>> from railcore.training import catalog_machine
     >>> slowest_gpu(catalog_machine("DGX H100").rates, [1, 8, 64, 4096]).round(3).tolist()
-    [0.0, 0.022, 0.041, 0.073]
+    [0.0, 0.022, 0.035, 0.072]
     """
     number = np.asarray(gpus)
     in_rack = np.minimum(number, rates.rack_gpus)
