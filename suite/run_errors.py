@@ -37,7 +37,7 @@ _NO_DOMAIN_LATENCY = dict.fromkeys(
 MECHANISMS: Mapping[str, Off] = {
     "products below the peak": {"linear_fraction": 1.0, "bf16_fraction": 1.0},
     "sustained products, not the best": best_products,
-    "products between kernels that leave power": {"spare_power": 0.0, "attention_spare_power": 0.0},
+    "products between kernels that leave power": {"layer_spare_power": 0.0},
     "ends of a product's tiles": {"linear_epilogue_rate": math.inf, "bf16_epilogue_rate": math.inf},
     "whole waves of tiles": {"whole_waves": False},
     "sides that no 64 divides": {"unaligned_share": 1.0},

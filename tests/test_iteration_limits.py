@@ -211,9 +211,7 @@ def test_the_host_binds_mixture_layers_and_graphs_free_them():
 
 def test_dense_first_layers_are_averaged_without_a_pipeline_and_left_to_other_stages_with_one():
     first = replace(MIXTURE, dense_layers=6)
-    steady = H100.changed(
-        spare_power=0.0, attention_spare_power=0.0
-    )  # else other kernels of the average layer shorten its products
+    steady = H100.changed(layer_spare_power=0.0)  # else other kernels of the average layer shorten its products
     all_mixed, some = (layer_costs(model, steady, MODERN, one_layer(Strategy())) for model in (MIXTURE, first))
     staged, plain = (layer_costs(model, steady, MODERN, one_layer(Strategy(pipeline=2))) for model in (first, MIXTURE))
     assert np.array_equal(staged.forward_s, plain.forward_s) and np.array_equal(staged.kept_bytes, plain.kept_bytes)
@@ -380,17 +378,16 @@ def test_beside_slow_nics_compute_that_wants_the_memory_loses_little():
 
 
 def test_other_kernels_leave_power_to_the_products_of_a_layer():
-    """By their time times the machine's shares; unfused attention is products itself."""
-    none = H100.changed(spare_power=0.0, attention_spare_power=0.0)
-    some = H100.changed(spare_power=0.01, attention_spare_power=0.004)
-    for runtime, of_attention in ((MODERN, 0.004), (replace(MODERN, attention="unfused"), 0.0)):
+    """By their time times the machine's share; unfused attention is products itself."""
+    some, none = (H100.changed(layer_spare_power=share) for share in (0.01, 0.0))
+    for runtime, of_attention in ((MODERN, 1), (replace(MODERN, attention="unfused"), 0)):
         shorter, alone = (parts(GPT, Strategy(), box, runtime) for box in (some, none))
-        spare = 0.01 * alone["elementwise_s"] + of_attention * alone["attention_s"]
-        assert alone["linear_s"] - shorter["linear_s"] == pytest.approx(spare, rel=1e-9)
+        other = alone["elementwise_s"] + of_attention * alone["attention_s"]
+        assert alone["linear_s"] - shorter["linear_s"] == pytest.approx(0.01 * other, rel=1e-9)
 
 
 def test_experts_start_in_recompute_as_they_do_forward():
-    free = H100.changed(spare_power=0.0, grouped_start_s=0.0, grouped_epilogue_share=1.0)
+    free = H100.changed(layer_spare_power=0.0, grouped_start_s=0.0, grouped_epilogue_share=1.0)
     plan = Strategy(recompute="selective")
     loop, grouped = (
         parts(MIXTURE, plan, free, replace(MODERN, recompute_modules=("moe",), expert_products=way))

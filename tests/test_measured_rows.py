@@ -38,7 +38,7 @@ def test_rows_are_told_apart():
 
 def test_columns_hold_known_names():
     known = {
-        "use": {"fit", "check", "forward", "outside"},
+        "use": {"fit", "solve", "check", "forward", "outside"},
         "precision": {"bf16", "fp8", "mxfp8", "nvfp4"},
         "recompute": RECOMPUTE,
         "sharding": SHARDING,

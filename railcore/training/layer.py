@@ -135,8 +135,8 @@ def _layer_passes(
     scores = Passes(*attention_times(rank.model, machine, rank.runtime, heads, rank.queries))
     kernels = elementwise_times(rank, machine)
     # Unfused attention is products itself.
-    spare = scores.times(machine.rates.attention_spare_power * rank.runtime.fused_attention)
-    products = products.beside(full_clock, spare.plus(kernels.times(machine.rates.spare_power)))
+    other = scores.plus(kernels) if rank.runtime.fused_attention else kernels
+    products = products.beside(full_clock, other.times(machine.rates.layer_spare_power))
     work = {"linear": products.passes, "attention": scores, "elementwise": kernels}
     traffic = {
         "tensor": tensor_traffic(rank, machine, links, products),

@@ -46,7 +46,7 @@ _LONG_TAILS = ("flash1", "flash2")  # kernels that do not order their blocks by 
 # Heads of 64, of all kernels and of one; of latent attention, whose queries are longer than its values; in fp8.
 _ATTENTION_SHAPES = ("head64", "flash2_head64", "mla", "fp8", "mla_fp8")
 _COMMON_KERNELS = (  # fields, and rows of the same name of a GPU or of "all" GPUs in efficiencies
-    *("spare_power", "attention_spare_power", "grouped_epilogue_share", "rank_spread", "rack_spread"),
+    *("spare_power", "layer_spare_power", "grouped_epilogue_share", "rank_spread", "rack_spread"),
     *("attention_backward_share", "attention_ramp", "attention_ramp_backward"),
     *("attention_tail", "attention_tail_flash2", "attention_tail_backward"),
     *("norm_share", "norm_backward_share", "activation_backward_share", "loss_share", "adam_extra_bytes"),
@@ -69,7 +69,7 @@ IDEAL_KERNELS: dict[str, Any] = {
     "linear_epilogue_rate": math.inf,
     "bf16_epilogue_rate": math.inf,
     "whole_waves": False,
-    "spare_power": 0.0,
+    **dict.fromkeys(("spare_power", "layer_spare_power"), 0.0),
     "kernel_s": 0.0,
     "grouped_start_s": 0.0,
     **dict.fromkeys(("attention_ramp", "attention_ramp_backward"), 0.0),

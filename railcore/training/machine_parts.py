@@ -43,8 +43,9 @@ class GpuRates:
     attention_fraction: share of bf16_rate that the best fused attention reaches in both passes, on ATTENTION_HEADS
         heads of ATTENTION_TOKENS tokens.
     processors: over which the tiles of a product are spread.
-    spare_power, attention_spare_power: share of the time of other kernels, and of fused attention, by which their spare
-        power shortens the products beside them.
+    spare_power: share of the time of copies by which their spare power shortens the products beside them, on a GPU
+        alone.
+    layer_spare_power: the same of a layer's other kernels, in a job.
     whole_waves: whether libraries run whole waves of tiles over all processors; else they split what is left.
     grouped_start_s: of a kernel with the products of all experts [s].
     grouped_epilogue_share: of the epilogue rate that it reaches.
@@ -76,7 +77,7 @@ class GpuRates:
     rack_spread: Share = 0.0
     rack_gpus: Count = 1
     spare_power: Share = 0.0
-    attention_spare_power: Share = 0.0
+    layer_spare_power: Share = 0.0
     whole_waves: bool = False
     grouped_start_s: Seconds = 0.0
     grouped_epilogue_share: PositiveShare = 1.0

@@ -76,10 +76,12 @@ def training_duration(
 
 
 def published_runs(use: str = "fit") -> pd.DataFrame:
-    """Rows of data/measured/iterations.csv by `use`: "fit", "check", "forward" or "outside", as data/README.md has it.
+    """Rows of data/measured/iterations.csv by `use`: "fit", "solve", "check", "forward" or "outside", as data/README.md
+    has it.
 
     Adds mixture ("experts" or "dense"), group (a coarser software), size (GPUs by class) and seen ("looked at" while
-    the model was built, "kept aside" of use "forward"; "yours" of runs that a user adds).
+    the model was built, "solved from" where a number was, "kept aside" of use "forward"; "yours" of runs that a user
+    adds).
     Raises ValueError for another use.
     """
     table = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)
@@ -92,7 +94,9 @@ def with_groups(table: pd.DataFrame) -> pd.DataFrame:
     kind = table["software"].mask(table["software"].str.contains("MLPerf"), "MLPerf Training")
     kind = kind.where(table["experts"] == 0, "mixtures of experts")
     sizes = pd.cut(table["gpus"], [0, *_SIZES, np.inf], labels=[f"up to {n}" for n in _SIZES] + ["more"])
-    apart = table["use"].replace({"fit": "looked at", "check": "looked at", "forward": "kept aside"})
+    apart = table["use"].replace(
+        {"fit": "looked at", "check": "looked at", "solve": "solved from", "forward": "kept aside"}
+    )
     return table.assign(
         mixture=np.where(table["experts"] > 0, "experts", "dense"),
         group=kind.where(kind != "NeMo", "NeMo, " + table["precision"]).mask(apart == YOURS, YOURS),
