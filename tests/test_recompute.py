@@ -3,14 +3,19 @@
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from one_layer import layer_time
 
-from railcore.training.iteration import iteration_time, iteration_times
+from railcore.photonics.circuits import photonic_overhead
+from railcore.photonics.estimate import overhead_estimate
+from railcore.strategies.parts import search
+from railcore.training.iteration import iteration_time, iteration_times, stage_memory
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runs import predictions, published_runs
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
+from railcore.training.transfers import transfer_table
 from railcore.training.transformer import Transformer, catalog_model
 from railcore.training.transformer_memory import RECOMPUTE_MODULES
 
@@ -134,3 +139,109 @@ def test_llama_3_405b_fits_as_it_was_trained():
     found = iteration_time("Llama-3 405B", "DGX H100", plan, 2048, "llama3")
     assert found.obstacles == () and found.memory_bytes > 0.9 * catalog_machine("DGX H100").memory_bytes
     assert iteration_time("Llama-3 405B", "DGX H100", plan, 2048).obstacles == ("memory",)
+
+
+# Full recompute of some layers of a stage, and of groups of layers
+
+LLAMA = catalog_model("Llama-3 8B")
+H100 = catalog_machine("DGX H100")
+FULL = Strategy(tensor=2, pipeline=2, data=2, sequence_parallel=True, sharding="optimizer", recompute="full")
+
+
+def time_of(strategy, machine=H100, **options):
+    return iteration_time(LLAMA, machine, strategy, global_batch=32, **options)
+
+
+@pytest.mark.parametrize("offload", ["none", "activations"])
+@pytest.mark.parametrize("base", [FULL, replace(FULL, interleave=4), replace(FULL, pipeline=4, ends_as_layers=True)])
+def test_recompute_of_some_layers_lies_between_none_and_all(base, offload):
+    some = [time_of(replace(base, recomputed_layers=n), offload=offload) for n in (1, 2, 5, 8, 16, 100)]
+    none, full = (time_of(replace(base, recompute=level), offload=offload) for level in ("none", "full"))
+    times, bytes_ = ([getattr(x, name) for x in (none, *some, full)] for name in ("total_s", "memory_bytes"))
+    assert times[-1] == times[-2]
+    if offload == "none":  # else fewer activations pass the host's link
+        assert times == sorted(times) and times[0] < times[1] < times[2]
+    assert bytes_[1:] == sorted(bytes_[1:], reverse=True) and bytes_[-1] == bytes_[-2]
+    again = [x.breakdown["recompute_s"] for x in some]
+    assert again[:4] == pytest.approx([n * again[0] for n in (1, 2, 5, 8)])
+    assert full.links["tensor_link_s"] > some[0].links["tensor_link_s"] > none.links["tensor_link_s"]
+
+
+def test_each_layer_more_keeps_what_a_recomputed_one_spares():
+    """Of one stage: what a layer keeps less is the same for each."""
+    base = Strategy(data=8, recompute="full", sharding="weights")
+    kept = [time_of(replace(base, recomputed_layers=n)).memory["activations_bytes"] for n in (1, 2, 32)]
+    costs = {level: layer_time(LLAMA, H100, MODERN, replace(base, recompute=level)) for level in ("none", "full")}
+    spared = costs["none"].kept_bytes.item() - costs["full"].kept_bytes.item()
+    assert kept[0] - kept[1] == pytest.approx(spared) and kept[1] - kept[2] == pytest.approx(30 * spared)
+
+
+def test_stage_memory_agrees_with_the_iteration():
+    for base in (FULL, replace(FULL, pipeline=4, interleave=2), replace(FULL, pipeline=4, ends_as_layers=True)):
+        for n, offload in ((2, "none"), (4, "none"), (2, "activations")):
+            plan = replace(base, recomputed_layers=n)
+            table = stage_memory(LLAMA, H100, plan, 32, offload=offload)
+            assert table["total"].max() == pytest.approx(time_of(plan, offload=offload).memory_bytes)
+
+
+def test_a_group_keeps_one_input_and_makes_all_its_layers_again():
+    one, four = (layer_time(LLAMA, H100, MODERN, replace(FULL, recompute_group=n)) for n in (1, 4))
+    assert four.kept_bytes == one.kept_bytes / 4 and four.working_bytes == 4 * one.working_bytes
+    assert time_of(replace(FULL, recompute_group=4)).total_s == time_of(FULL).total_s
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"recompute": "none", "recomputed_layers": 2}, "recomputed_layers is 2 with recompute 'none'"),
+        ({"recompute": "selective", "recompute_group": 2}, "recompute_group is 2 with recompute 'selective'"),
+        ({"recomputed_layers": 2, "recompute_group": 2}, "give one of them"),
+        ({"recomputed_layers": -1}, "recomputed_layers"),
+    ],
+)
+def test_what_contradicts_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(FULL, **changes)
+
+
+def test_a_search_recomputes_as_few_layers_as_fit():
+    """The answer is the best of all numbers of layers, tried one by one."""
+    box = H100.changed(hb_domain_size=4, memory_bytes=80e9)
+    limits = {"data": 4, "micro_batch": 1, "sharding": "weights"}
+    found = search(LLAMA, box, 4, 64, **limits).strategy()
+    assert found["recompute"] == "full" and 0 < found["recomputed_layers"] < 32
+    times = {
+        n: iteration_time(LLAMA, box, Strategy(data=4, recompute="full", recomputed_layers=n, sharding="weights"), 64)
+        for n in range(1, 33)
+    }
+    fitting = {n: time.total_s for n, time in times.items() if time.memory_bytes <= box.memory_bytes}
+    assert found["recomputed_layers"] == min(fitting, key=fitting.get) == min(fitting)
+    given = search(LLAMA, box, 4, 64, recomputed_layers=[0, 9], **limits).best
+    assert set(given["recomputed_layers"]) == {0, 9}
+    grouped = search(LLAMA, box, 4, 64, recompute_group=2, recompute="full", **limits).best
+    assert set(grouped["recompute_group"]) == {2} and set(grouped["recomputed_layers"]) == {0}
+
+
+def test_transfers_repeat_those_of_the_recomputed_layers():
+    sent = {}
+    for n in (0, 2, 8):
+        table = transfer_table(LLAMA, replace(FULL, recomputed_layers=n), 32)
+        sent[n] = table[table["pass"] == "recompute"]["sent_bytes"].sum()
+    assert sent[8] == 4 * sent[2] and sent[0] == 8 * sent[2] > 0
+
+
+def test_the_simulated_step_repeats_some_layers():
+    """On electrical rails the simulated step and the iteration grow alike."""
+    base = Strategy(tensor=4, pipeline=2, data=2, sequence_parallel=True, sharding="weights", recompute="full")
+    box = catalog_machine("DGX H100", hb_domain_size=4)
+    times = [
+        photonic_overhead(LLAMA, box, replace(base, recomputed_layers=n), 0.01, 16)["electrical_s"].iloc[0]
+        for n in (4, 8, 0)
+    ]
+    estimates = [iteration_time(LLAMA, box, replace(base, recomputed_layers=n), 16).total_s for n in (4, 8, 0)]
+    grown, estimated = (np.diff(values) for values in (times, estimates))
+    assert grown[1] == pytest.approx(2 * grown[0], rel=0.1) and grown == pytest.approx(estimated, rel=0.15)
+    for n in (4, 8):
+        plan = replace(base, recomputed_layers=n)
+        estimate = overhead_estimate(LLAMA, box, plan, 0.01, global_batch=16)
+        assert estimate.changes_s > 0 and estimate.electrical_s == iteration_time(LLAMA, box, plan, 16).total_s
