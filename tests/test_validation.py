@@ -1,5 +1,6 @@
 from functools import cache
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -160,9 +161,25 @@ def test_a_slowdown_is_the_largest_over_the_clusters_whatever_the_document_has()
     assert marks.share.tolist() == [0.009, 0.041, 0.05]
 
 
+def test_the_spare_power_of_a_layer_is_that_of_the_runs_it_was_solved_from():
+    table = runs.published_runs("solve")
+    table = table[table["source"].str.contains("llama3.1/README.md@741c886", regex=False)]
+    solved = machine.catalog_machine("DGX H100").rates.layer_spare_power
+    squares = [
+        (np.log1p(runs.predictions(table, layer_spare_power=share)["error"]) ** 2).mean()
+        for share in (solved - 0.01, solved, solved + 0.01)
+    ]
+    assert squares[1] == min(squares) and len(table) == 34
+
+
+def test_runs_that_a_number_was_solved_from_are_no_evidence():
+    assert "solve" not in runs.MODELLED and "solved from" not in set(prediction_error.iteration_errors()["seen"])
+    assert set(runs.published_runs("solve")["seen"]) == {"solved from"}
+
+
 def test_the_price_of_odd_sides_is_that_of_the_pair_it_was_solved_from():
-    pair = all_runs()[all_runs()["model"].isin(["BLOOM trial 80x14400", "BLOOM trial 80x13824"])]
-    pair = pair[(pair["gpus"] == 320) & (pair["microbatch"] == 1)].set_index("hidden")
+    pair = predicted("solve")
+    pair = pair[pair["model"].str.startswith("BLOOM")].set_index("hidden")
     measured, modelled = (
         pair.loc[14400, name] / pair.loc[13824, name] for name in ("measured_iteration_s", "modelled_s")
     )

@@ -327,8 +327,10 @@ def search(
         That the NICs are on, as for `iteration_times`: the best strategy moves with it.
     limits
         The values allowed of tensor, context, expert, pipeline, data, interleave, micro_batch, sequence_parallel,
-        recompute, sharding, keep_gathered, ends_as_layers, whole_experts or placement, as for `strategy_blocks`:
-        tensor=8, recompute=["none", "full"].
+        recompute, sharding, keep_gathered, ends_as_layers, whole_experts, recomputed_layers, recompute_group or
+        placement, as for `strategy_blocks`: tensor=8, recompute=["none", "full"]. Without recomputed_layers full
+        recompute is of as few layers of a stage as fit in memory, as many of each chunk; of all of them where none must
+        be, or none is enough.
 
     Returns
     -------

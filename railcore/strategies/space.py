@@ -1,6 +1,7 @@
 """The strategies of a cluster as tables of stages and layers.
 
 A strategy is a stage (split, experts, placement, chunks, sharding), a layer (micro-batch, recompute) and a batch.
+Of full recompute a search finds by itself how many layers of a stage it must be of (FEWEST_LAYERS).
 Stages and layers are rows of tables: a few thousand rows make a million strategies. Strategies are in the order of KEY.
 Where placements alone differ, and put all groups as near in HB domains with equal shares of a NIC, only the first is
 kept.
@@ -328,7 +329,8 @@ def strategy_blocks(
     layers (two more where ends_as_layers), or v = 1. What changes nothing is left out: selective recompute beside
     none where attention is fused, sharding over one rank, gathered inputs kept that are not sliced or are recomputed,
     embedding and loss as layers of one stage, whole experts of one tensor rank or without sequence parallelism, and
-    placements that put all groups as near in HB domains as another one does.
+    placements that put all groups as near in HB domains as another one does. Full recompute is of all layers, one by
+    one, unless recomputed_layers or recompute_group say otherwise; `search` takes the fewest that fit.
 
     Parameters
     ----------
