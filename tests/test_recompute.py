@@ -245,3 +245,52 @@ def test_the_simulated_step_repeats_some_layers():
         plan = replace(base, recomputed_layers=n)
         estimate = overhead_estimate(LLAMA, box, plan, 0.01, global_batch=16)
         assert estimate.changes_s > 0 and estimate.electrical_s == iteration_time(LLAMA, box, plan, 16).total_s
+
+
+@pytest.mark.parametrize("hb_domain_size", [1, 8])
+def test_links_are_busy_and_the_slowest_waited_for_as_long_as_layers_are_recomputed(hb_domain_size):
+    box = H100.changed(hb_domain_size=hb_domain_size)
+    base = Strategy(tensor=4, sequence_parallel=True, recompute="full")  # no bubble, no replicas
+    none, some, full = (
+        time_of(plan, box)
+        for plan in (replace(base, recompute="none"), replace(base, recomputed_layers=8), base)  # of 32
+    )
+    for kind in ("hb", "nic"):
+        busy = [getattr(time, f"{kind}_utilization") * time.total_s for time in (none, some, full)]
+        assert busy[1] - busy[0] == pytest.approx((busy[2] - busy[0]) / 4)
+        assert (busy[2] > busy[0]) == ((kind == "nic") == (hb_domain_size == 1))
+    waits = [time.breakdown["straggler_s"] for time in (none, some, full)]
+    assert waits[1] - waits[0] == pytest.approx((waits[2] - waits[0]) / 4) and waits[2] > waits[0]
+
+
+def test_recomputed_layers_pass_the_hosts_link_with_their_inputs_alone():
+    slow = H100.changed(host_Bps=1e8)
+    base = Strategy(data=8, recompute="full")
+    none, some, full = (
+        time_of(plan, slow, offload="activations").breakdown["offload_s"]
+        for plan in (replace(base, recompute="none"), replace(base, recomputed_layers=8), base)
+    )
+    assert none - some == pytest.approx((none - full) / 4, rel=1e-3) and none > 2 * full
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_stage_memory_agrees_where_all_layers_are_recomputed(ends):
+    base = Strategy(tensor=2, pipeline=4, data=2, recompute="full", ends_as_layers=ends, micro_batch=4)
+    for n in (0, 8, 9, 50):
+        plan = replace(base, recomputed_layers=n)
+        assert stage_memory(LLAMA, H100, plan, 32)["total"].max() == pytest.approx(time_of(plan).memory_bytes)
+
+
+def test_both_ends_of_a_pipeline_recompute_as_many_layers():
+    """Dense first layers that are wide: the first stage keeps more, so that it decides."""
+    model = replace(LATENT, layers=8, dense_layers=3, ffn_hidden=65536, expert_hidden=512, expert_layer_interval=1)
+    split = {"tensor": 1, "pipeline": 2, "data": 4, "expert": 4}
+    plain = Strategy(**split, recompute="full")
+    times = {n: iteration_time(model, H100, replace(plain, recomputed_layers=n), 64) for n in (1, 2, 3, 4)}
+    box = H100.changed(memory_bytes=(times[2].memory_bytes + times[3].memory_bytes) / 2)
+    limits = {"context": 1, "micro_batch": 1, "sharding": "none", "interleave": 1, "ends_as_layers": False}
+    limits |= {"recompute": "full", "placement": "tensor first", "whole_experts": False}
+    found = search(model, box, 8, 64, **split, **limits)
+    assert found.strategy()["recomputed_layers"] == 3
+    assert found.best["total_s"].iloc[0] == times[3].total_s
+    assert found.best["memory_bytes"].iloc[0] == pytest.approx(times[3].memory_bytes)

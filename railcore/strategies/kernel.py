@@ -187,6 +187,11 @@ def fewest_layers(layer: Any, stage: Any, setting: Any, b: float, p: float, d: f
     if setting.offload_activations:
         return 0.0
     room = setting.memory_bytes - setting.reserved_bytes - layer.working_bytes
+    # Most strategies fit with more micro-batches in flight than any stage has.
+    states = larger(stage.first_bytes, larger(stage.middle_bytes, stage.last_bytes + layer.logits_bytes))
+    most = smaller(stage.first_flight + p, batch / (d * b) + 1) * stage.layers
+    if states + most * (layer.kept_bytes + layer.spared_bytes) <= room:
+        return 0.0
     held = microbatches_held(stage, p, 1 / v, np.ceil(batch / (d * b)))
     lacking = _lacking(stage.first_layers, held[0], room - stage.first_bytes, layer)
     lacking = larger(lacking, _lacking(stage.last_layers, held[2], room - stage.last_bytes - layer.logits_bytes, layer))
