@@ -1,8 +1,8 @@
 """How sure a plan is: draws of catalog rows, the same for all candidates, and what flips its answer.
 
 Rows of prices, powers, failures and costs of time that have a low and a high end are drawn by their shape
-(`catalog.distributions`) in each draw. Of a GPU's efficiencies the assumed rows, and the rates of products, which
-differ from card to card, are drawn once for ten draws, because the kept designs' times are then computed again; other
+(`catalog.distributions`) in each draw. Of a GPU's efficiencies the assumed rows, and those that differ from card to card,
+from rack to rack or from fabric to fabric, are drawn once for ten draws, because the kept designs' times are then computed again; other
 uncertainty of times is in the error against published runs. Time that circuits add to an iteration is not drawn.
 """
 
@@ -27,6 +27,15 @@ from railcore.planner.goodput import lost_shares
 from railcore.strategies.answers import machine_changes, uncertain_inputs
 
 DRAWN = ("network_usd", "purchase_usd", "power_w", "days", "goodput", "energy_J", "cost_usd", "token_usd", "carbon_kg")
+# Efficiencies that differ from card to card, from rack to rack and from fabric to fabric.
+_BY_CARD_OR_FABRIC = (
+    "matmul_sustained",
+    "rank_spread",
+    "rack_spread",
+    "rack_gpus",
+    "layer_spare_power",
+    "nic_fraction",
+)
 _PER_MACHINE = 10  # draws that share a GPU's efficiencies
 _STEPS = 8  # from a row's value to each of its ends, at which a flip is looked for
 _SAME = 1e-9  # relative difference up to which two numbers are equal
@@ -68,9 +77,9 @@ class Situation:
         return [answer for answer in self.answers if answer.design is not None]
 
     def machine_rows(self) -> list[catalog.Value]:
-        """Rows of the GPU's efficiencies with a range: assumed ones, and rates of products, which differ by card."""
+        """Rows of the GPU's efficiencies with a range: assumed ones, and those that differ by card or by fabric."""
         rows = [row for row, _ in uncertain_inputs(self.case.machine) if row.shape]
-        return [row for row in rows if row.kind == "assumed" or row.parameter.startswith("matmul_sustained")]
+        return [row for row in rows if row.kind == "assumed" or row.parameter.startswith(_BY_CARD_OR_FABRIC)]
 
     def times(self, values: Sequence[Values], progress: Callable[[str], Any] | None = None) -> dict[str, np.ndarray]:
         """Iteration time of the best kept design of each candidate, for each set of machine rows [s]."""

@@ -46,7 +46,7 @@ _FIELDS = {  # of a machine, by parameters of the catalog's efficiencies with an
     "launch_time": "launch_s",
     "peer_bandwidth": "peer_Bps",
 }
-_COUNTED = ("processors", "collective_processors")  # fields that are whole numbers
+_COUNTED = ("processors", "collective_processors", "rack_gpus")  # fields that are whole numbers
 
 
 def designs(result: Any, n: int = 5) -> pd.DataFrame:

@@ -104,8 +104,7 @@ def critical_path(
     # memory contention compute loses only while the HB interconnect is busy.
     slowed = setting.interference * (1 - per_layer)
     least, slows_on_hb = per_layer + slowed * (1 - setting.contends), slowed * setting.contends
-
-    others = n - recomputed
+    others = n - recomputed  # layers that keep all, as without recompute
 
     # 1. One micro-batch in the fullest stage: its n layers forward and backward, with the exchanges of every pass.
     # All layers but one hide these exchanges, as far as other traffic leaves the links free. Activations on their way

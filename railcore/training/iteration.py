@@ -209,7 +209,7 @@ def iteration_time(
     >>> strategy = rc.Strategy(tensor=8, pipeline=4, data=4, sequence_parallel=True, sharding="optimizer")
     >>> time = rc.iteration_time("Llama-3 70B", "DGX H100", strategy, global_batch=128)
     >>> round(time.total_s), time.obstacles
-    (7, ())
+    (8, ())
     """
     strategy = as_strategy(strategy)
     return iteration_times(model, machine, strategy, runtime, offload, global_batch, fabric).one()
@@ -268,7 +268,7 @@ def iteration_times(
     >>> strategies = [rc.Strategy(tensor=tensor, data=64 // tensor, sharding="optimizer") for tensor in (2, 4, 8)]
     >>> times = rc.iteration_times("Llama-3 8B", "DGX H100", strategies, global_batch=128)
     >>> times.total_s.round(1).tolist(), times.limits.tolist()
-    ([1.5, 1.6, 2.0], ['feasible', 'feasible', 'feasible'])
+    ([1.7, 1.9, 2.4], ['feasible', 'feasible', 'feasible'])
     """
     model, machine = as_model(model), as_machine(machine, fabric)
     runtime = as_runtime(runtime, machine)

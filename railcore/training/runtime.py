@@ -76,8 +76,8 @@ class Runtime:
         or "op", as torchtitan does.
     fp8_activations: where linear layers compute in fp8, inputs of activation functions are kept in it too, and what
         attention made in 12 bits.
-    compiled: norms, activations and loss are as torch.compile makes them, at the shares of bandwidth that were
-        measured, and residuals part of the norms' kernels. Else they are written by hand, and move each operand once.
+    compiled: residuals are part of the norms' kernels, and the loss is as torch.compile makes it; else kernels are
+        written by hand, and residuals have their own.
     fused_loss: cross entropy stores nothing in fp32, as where it is compiled; else it takes an operator at a time.
     gradient_passes: times that a gradient in memory is moved once an iteration beside Adam: 1 for their norm, 2 to clip
         and 1 to clear them.
