@@ -1,9 +1,10 @@
 """How sure a plan is: draws of catalog rows, the same for all candidates, and what flips its answer.
 
 Rows of prices, powers, failures and costs of time that have a low and a high end are drawn by their shape
-(`catalog.distributions`) in each draw. Of a GPU's efficiencies the assumed rows, and those that differ from card to card,
-from rack to rack or from fabric to fabric, are drawn once for ten draws, because the kept designs' times are then computed again; other
-uncertainty of times is in the error against published runs. Time that circuits add to an iteration is not drawn.
+(`catalog.distributions`) in each draw. Of a GPU's efficiencies the assumed rows, and those that differ from card to
+card, from rack to rack or from fabric to fabric, are drawn once for ten draws, because the kept designs' times are then
+computed again; other uncertainty of times is in the error against published runs. Time that circuits add to an
+iteration is not drawn.
 """
 
 from collections.abc import Callable, Mapping, Sequence
