@@ -18,7 +18,7 @@ from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import STRATEGY_SWITCHES, Strategy
 from railcore.training.runtime import FP8_SCALINGS, GRAPHS, PIPELINE_SCHEDULES, Runtime
 from railcore.training.transfers import step_transfers
-from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
+from railcore.training.transformer import LORA_TARGETS, RECOMPUTE, SHARDING, Transformer
 
 LLAMA = Transformer("llama", 16, 256, 8, 4, 512, 1024, 128, ffn_matrices=3, biases=False, tied_embeddings=False)
 TIED = replace(LLAMA, name="tied", tied_embeddings=True)
@@ -27,6 +27,7 @@ MIXTURE = replace(LLAMA, name="mixture", experts=8, top_k=2, expert_hidden=96)
 SHARED = replace(MIXTURE, name="shared", shared_hidden=64, dense_layers=2, imbalance=1.25)
 GROUPED = replace(MIXTURE, name="groups", expert_groups=4, token_groups=2, mtp_layers=1)
 MODELS = (LLAMA, TIED, PALM, MIXTURE, SHARED, GROUPED)
+MODELS += (replace(LLAMA, lora_rank=8), replace(SHARED, lora_rank=4, lora_targets=LORA_TARGETS))
 FREE = IDEAL_DOMAIN | {f"{name}_latency_s": 0.0 for name in ("hb", "nic", "call")} | {"launch_s": 0.0}
 ONE = FREE | {"hb_Bps": 1.0, "nic_Bps": 1.0, "hb_fraction": 1.0, "nic_fraction": 1.0}
 KINDS = {"tensor": ("tensor", "sequence"), "context": ("context",), "expert": ("expert",)}
@@ -38,6 +39,7 @@ SAME_BYTES = {  # switches of the software that change when things are sent, or 
 }
 CHANGED = {  # all others, each with values that change bytes
     "fp8_tensor": (False, True),
+    "adapter_all_to_all": (False, True),
     "scatter_gather": (False, True),
     "gradient_bytes": (2, 4),
     "schedule": PIPELINE_SCHEDULES,

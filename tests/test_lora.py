@@ -14,7 +14,9 @@ from railcore.photonics.workload import training_step
 from railcore.planner.case import case_of
 from railcore.planner.spec_reading import read_spec
 from railcore.training.iteration import iteration_time, stage_memory
+from railcore.training.layer import layer_passes
 from railcore.training.layer_products import adapter_sides, added_elements, layer_products
+from railcore.training.layer_traffic import layer_links
 from railcore.training.layer_work import elementwise_times, host_waits, linear_times, logits_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
@@ -152,7 +154,7 @@ def test_a_gpu_holds_what_state_bytes_says(sharding):
 
 def test_every_stage_is_smaller():
     full, lora = (
-        stage_memory(model, FP8, Strategy(tensor=4, pipeline=2, sequence_parallel=True), 8)
+        stage_memory(model, FP8, Strategy(tensor=4, pipeline=2, sequence_parallel=True, keep_gathered=True), 8)
         for model in (LLAMA2, adapted(LLAMA2))
     )
     for kind in ("gradients", "optimizer", "activations", "total"):
@@ -241,7 +243,7 @@ def test_adapters_are_added_and_started():
     h, f, kv = 8192, 28672, 10240
     assert added_elements(rank) == (kv / 4 + h + 2 * f / 4 + h, h + h / 4 + h + f / 4)
     sliced = added_elements(on(adapted(LLAMA2, 16, LORA_TARGETS)))
-    assert sliced == ((kv + h + 2 * f + h) / 4, (h + h + h + f) / 4)
+    assert sliced == ((kv + h + 2 * f + h) / 4, h + h / 4 + h + f / 4)
     more = [b - a for a, b in zip(elementwise_times(full, H100), elementwise_times(rank, H100), strict=True)]
     for time, size in zip(more, added_elements(rank), strict=True):
         assert time == pytest.approx(6 * size * rank.tokens / H100.hbm_Bps + 4 * 2 * H100.host.kernel_s)
@@ -367,7 +369,7 @@ def test_link_times_follow_the_transfers(model, sharding):
 
 
 def test_frozen_columns_gather_no_input_again():
-    """Sequence parallelism gathers an input in the backward pass for the weights' gradients, or for an adapter."""
+    """Sequence parallelism gathers an input in the backward pass for the weights' gradients; adapters keep theirs."""
 
     def gathered(model, **strategy):
         table = transfer_table(model, replace(EIGHT, **strategy), 8, embeddings=False)
@@ -377,16 +379,95 @@ def test_frozen_columns_gather_no_input_again():
 
     full = gathered(LLAMA2)  # two operators, each its gradient and its input
     lora = [gathered(adapted(LLAMA2, 16, targets)) for targets in (LORA_TARGETS, ("linear_qkv",), ("linear_proj",))]
-    assert [size / full for size in lora] == [1, 0.75, 0.5]
-    assert gathered(LLAMA2, keep_gathered=True) == gathered(adapted(LLAMA2, 16, ("linear_fc2",)))
+    assert [*lora, gathered(LLAMA2, keep_gathered=True)] == [full / 2] * 4
     tables = [transfer_table(model, EIGHT, 8) for model in (LLAMA2, adapted(LLAMA2, 16, LORA_TARGETS))]
     logits = [table[table["kind"] == "sequence"]["calls"].sum() for table in tables]
-    assert logits[0] - logits[1] == 4  # a gather of the logits' input in each micro-batch
+    assert logits[0] - logits[1] == full / 2 + 4  # a gather of the logits' input in each micro-batch
     kept = [
-        iteration_time(model, H100, replace(EIGHT, keep_gathered=True), 8).memory["activations_bytes"]
-        for model in (adapted(LLAMA2, 16, ("linear_qkv",)), adapted(LLAMA2, 16, ("linear_proj",)))
+        iteration_time(adapted(LLAMA2, 16, targets), H100, replace(EIGHT, keep_gathered=keep), 8).memory
+        for targets, keep in ((("linear_qkv",), False), (("linear_qkv",), True), (("linear_proj",), False))
     ]
-    assert kept[0] > kept[1]
+    assert kept[0] == kept[1]
+    assert kept[0]["activations_bytes"] > kept[2]["activations_bytes"]
+
+
+def adapter_rows(targets, strategy=EIGHT, **changes):
+    """Calls in a step and bytes by pass and operation, of what tensor ranks exchange for adapters of rank 16."""
+    runtime = replace(MODERN, **changes)
+    table = transfer_table(adapted(LLAMA2, 16, targets), strategy, 8, runtime, embeddings=False)
+    rows = table[table["kind"] == "tensor"].groupby(["pass", "operation", "message_bytes"])["calls"].sum()
+    return {(*key[:2], int(key[2])): calls for key, calls in rows.items()}
+
+
+def test_tensor_ranks_exchange_adapters():
+    """By hand: 80 layers, 4 micro-batches of 8192 tokens with 16 elements, or 8192, of 2 bytes."""
+    each, thin, wide = 80 * 4, 8192 * 16 * 2, 8192 * 8192 * 2
+    behind = {("backward", "all_reduce", thin): each}
+    for name in ("linear_qkv", "linear_fc1"):
+        wanted = {("forward", "all_gather", thin): each} | behind
+        assert adapter_rows((name,)) == wanted
+    for name in ("linear_proj", "linear_fc2"):
+        first = {("forward", "all_reduce", thin): each} | behind
+        assert adapter_rows((name,)) == first | {(phase, "all_gather", wide): each for phase in ("forward", "backward")}
+        swapped = {(phase, "all_to_all", wide // 4): each for phase in ("forward", "backward")}
+        assert adapter_rows((name,), adapter_all_to_all=True) == first | swapped
+    both = adapter_rows(("linear_proj", "linear_fc2"), replace(EIGHT, recompute="full"))
+    assert both["recompute", "all_gather", wide] == both["forward", "all_gather", wide] == 2 * each
+
+
+def test_without_sequence_parallelism_inputs_gradients_are_summed_once_more():
+    wide, strategy = 8192 * 8192 * 2, replace(EIGHT, sequence_parallel=False)
+    sums = {("forward", "all_reduce", wide): 640.0, ("backward", "all_reduce", wide): 640.0}  # of both operators
+    for name, more in (
+        ("linear_qkv", ("backward", "all_reduce", wide)),
+        ("linear_proj", ("forward", "all_gather", wide)),
+    ):
+        found = {key: calls for key, calls in adapter_rows((name,), strategy).items() if key[2] == wide}
+        assert found == sums | {more: sums.get(more, 0) + 320}
+        assert found == {
+            key: n for key, n in adapter_rows((name,), strategy, adapter_all_to_all=True).items() if key[2] == wide
+        }
+
+
+def test_one_tensor_rank_exchanges_nothing():
+    lora, strategy = adapted(LLAMA2, 16, LORA_TARGETS), Strategy(data=8)
+    assert not any(row.kind in ("tensor", "sequence") for row in step_transfers(lora, strategy, 8))
+    time = iteration_time(lora, H100, strategy, 8)
+    assert time.breakdown["tensor_s"] == 0 == time.links["tensor_link_s"]
+
+
+@pytest.mark.parametrize("module", ["mlp", "shared_experts"])
+def test_selective_recompute_repeats_exchanges_of_its_modules(module):
+    runtime = replace(MODERN, recompute_modules=(module,))
+    for targets, repeats in ((LORA_TARGETS[:2], False), (LORA_TARGETS[2:], True)):
+        model = adapted(LLAMA2 if module == "mlp" else MIXTURE, 16, targets)
+        rows = step_transfers(model, replace(EIGHT, recompute="selective"), 8, runtime)
+        assert any(row.phase == "recompute" and row.kind == "tensor" for row in rows) is repeats
+
+
+def test_products_do_not_hide_what_is_of_adapters():
+    """Ring exchange hides all but 1 / t; not the gather of an adapter's input, nor the sums of inputs' gradients."""
+    runtime, t = replace(MODERN, overlap_tensor_forward=True), 4
+    lost = runtime.interference(H100)
+    pieces = 1 / t + lost * (1 - 1 / t)
+    for targets, alone in ((("linear_qkv",), 1), (("linear_proj",), 0), (("linear_qkv", "linear_fc1"), 2)):
+        rank = on(adapted(LLAMA2, 16, targets), runtime=runtime)
+        links, exposed = layer_links(rank, H100), layer_passes(rank, H100).traffic["tensor"].exposed
+        gather, adapters = links.tensor.time_s, links.adapters
+        assert exposed.forward - adapters["forward"].time_s == pytest.approx(gather * (alone + (4 - alone) * pieces))
+        assert exposed.backward - adapters["backward"].time_s == pytest.approx(gather * (2 + 2 * pieces))
+
+
+def test_inputs_of_adapters_are_gathered_in_bf16():
+    runtime, wide = replace(MODERN, fp8_tensor=True), 8192 * 8192 * 2
+    for targets, share in ((("linear_qkv",), 0.5), (("linear_proj",), 0), (("linear_qkv", "linear_fc1"), 1)):
+        rows = step_transfers(adapted(LLAMA2, 16, targets), EIGHT, 8, runtime, "fp8", embeddings=False)
+        sent = sum(
+            row.calls * row.message_bytes
+            for row in rows
+            if (row.kind, row.phase, row.operation) == ("sequence", "forward", "all_gather")
+        )
+        assert sent == pytest.approx(640 * wide * (1 + share) / 2)
 
 
 def test_gpus_send_each_other_less():
@@ -398,7 +479,7 @@ def test_gpus_send_each_other_less():
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("recompute", RECOMPUTE)
 def test_an_iteration_takes_less(model, recompute):
-    strategy = replace(EIGHT, recompute=recompute)
+    strategy = Strategy(data=8, sharding="optimizer", recompute=recompute)
     full, lora = (iteration_time(one, FP8, strategy, 8) for one in (model, adapted(model)))
     for kind in ("linear_s", "optimizer_s", "data_s", "logits_s", "once_s"):
         assert lora.breakdown[kind] < full.breakdown[kind], kind

@@ -8,7 +8,8 @@ Operators of a layer: attention and feed-forward, one where they are parallel (P
     tensor    tensor          all_reduce of u for each operator, forward and backward
     sequence  tensor          in its place all_gather and reduce_scatter of u, of k u around routed experts; backward a
                               second all_gather of u, unless the operator's gathered input was kept or its weights are
-                              frozen without an adapter
+                              frozen
+    tensor    tensor          adapters beside frozen weights: see `adapter_exchanges`
     context   context         keys and values (of latent attention the heads' own): all_gather forward and backward,
                               reduce_scatter of gradients backward
     expert    expert          all_to_all of k u (k u / t in slices) to the experts and back, forward and backward
@@ -18,9 +19,7 @@ Operators of a layer: attention and feed-forward, one where they are parallel (P
 
 Where tensor ranks split each expert, without sequence parallelism, they sum the results of experts and of shared
 experts in one all_reduce. Whole experts take the tokens in slices; without sequence parallelism their results are
-gathered. Selective recompute repeats what its modules exchange. Left out is what tensor ranks exchange of adapters: r
-elements of a token in place of h, and of `linear_proj` and `linear_fc2` their slice of the result. Numbers are arrays
-of strategies (`Rank`).
+gathered. Selective recompute repeats what its modules exchange. Numbers are arrays of strategies (`Rank`).
 
 Sources: Shoeybi et al. 2019 (tensor); Korthikanti et al. 2022 (sequence); Narayanan et al. 2021 (pipeline); Rajbhandari
 et al. 2020 (sharding); Llama Team 2024, Section 3.3 (context).
@@ -33,10 +32,12 @@ import numpy as np
 
 from railcore.training.expert_dispatch import DispatchBytes, dispatch_bytes, splits_groups
 from railcore.training.formats import ELEMENT_BYTES, WEIGHT_BYTES, LinearFormat
+from railcore.training.layer_products import SPLIT_INSIDE, layer_products
 from railcore.training.rank import Rank
 from railcore.training.recompute import recomputed_operators
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import SHARDING, Transformer
+from railcore.training.transformer_memory import EVERY_OPERATOR
 
 TRAFFIC_KINDS = ("tensor", "sequence", "context", "expert", "pipeline", "data")
 
@@ -53,6 +54,7 @@ class Exchange(NamedTuple):
     unit_bytes: full gathered buffer on one rank; of an all_to_all and a send what one rank sends.
     part: share of unit_bytes that one collective moves.
     routed: whether routed experts need it.
+    alone: whether no product can hide it piece by piece.
     """
 
     kind: str
@@ -63,6 +65,7 @@ class Exchange(NamedTuple):
     unit_bytes: Any
     part: Any = 1.0
     routed: bool = False
+    alone: bool = False
 
     @property
     def message_bytes(self) -> Any:
@@ -76,9 +79,18 @@ def gathers(exchanges: Iterable[Exchange]) -> Any:
 
 
 def tensor_exchanges(rank: Rank) -> Iterator[Exchange]:
-    """Of a layer's activations, among tensor ranks. In fp8 some software gathers one byte an element (`fp8_tensor`)."""
+    """Of a layer's activations, among tensor ranks. In fp8 some software gathers one byte an element (`fp8_tensor`).
+
+    An adapter takes the input that the product beside it gathered, in bf16, which is then gathered before both. Input
+    gradients are summed in pieces behind the product of the weights' gradients, which frozen weights do not have.
+
+    Sources: GitHub NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/peft/utils.py@29836cc
+    (return_layernorm_output_gathered, tp_comm_overlap_disable_qkv); NVIDIA/TransformerEngine,
+    transformer_engine/pytorch/module/layernorm_linear.py (ub_bulk_wgrad).
+    """
     u, sliced, whole = rank.activation_bytes, rank.sequence_parallel, rank.whole_experts
     gathered_part = 0.5 if rank.runtime.fp8_tensor and rank.narrow else 1.0
+    frozen = rank.model.lora_rank > 0
     repeated = recomputed_operators(rank), float("moe" in rank.runtime.recompute_modules)
     shares = {"forward": (1.0, 1.0), "backward": (1.0, 1.0), "again": repeated}  # of operators, and of routed experts
     for phase, (operator_share, routed_share) in shares.items():
@@ -87,8 +99,13 @@ def tensor_exchanges(rank: Rank) -> Iterator[Exchange]:
         if phase == "backward":
             gathered = operators + rank.gathered_operators * ~rank.keeps_gathered
         yield Exchange("tensor", phase, "all_reduce", "tensor", operators * ~sliced, u)
+        if frozen and phase != "backward":
+            adapted = operator_share * rank.gathered_operators
+            yield Exchange("sequence", phase, "all_gather", "tensor", adapted * sliced, u, alone=True)
+            gathered = operators - adapted
         yield Exchange("sequence", phase, "all_gather", "tensor", gathered * sliced, u, gathered_part)
-        yield Exchange("sequence", phase, "reduce_scatter", "tensor", operators * sliced, u)
+        summed_alone = frozen and phase == "backward"
+        yield Exchange("sequence", phase, "reduce_scatter", "tensor", operators * sliced, u, alone=summed_alone)
         if not rank.model.experts:
             continue
         routed = routed_share * rank.mixtures
@@ -98,6 +115,40 @@ def tensor_exchanges(rank: Rank) -> Iterator[Exchange]:
         for operation in ("all_gather", "reduce_scatter"):
             calls = routed * (sliced & ~whole)
             yield Exchange("sequence", phase, operation, "tensor", calls, u, rank.copies, routed=True)
+
+
+def adapter_exchanges(rank: Rank) -> Iterator[Exchange]:
+    """Of a layer's adapters x A B, among the t tensor ranks that split them; r their rank, in bf16.
+
+    Behind A r elements of a token are gathered, or summed where A is split inside (`linear_proj`, `linear_fc2`);
+    backward those of B's input gradient are summed. B has columns of the result on each rank: those of `linear_proj`
+    and `linear_fc2` are gathered, backward too with sequence parallelism, whose slice of the tokens a rank keeps; or
+    with `adapter_all_to_all` exchanged for it, 1 / t of the result on each rank. Without sequence parallelism the input
+    gradient of the others' A is summed. Nothing hides these exchanges. Adapters of routed experts are left out, and
+    latent attention has them on all its products alike.
+
+    Sources: GitHub NVIDIA/NeMo, nemo/collections/nlp/modules/common/megatron/adapters/parallel_adapters.py@f85c9e5, and
+    NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/peft/utils.py@29836cc (ParallelLinearAdapter); NVIDIA/Megatron-LM,
+    megatron/core/tensor_parallel/mappings.py@00caa53.
+    """
+    model, sliced, modules = rank.model, rank.sequence_parallel, {*rank.runtime.recompute_modules}
+    swapped = sliced & rank.runtime.adapter_all_to_all
+    for product in layer_products(rank) if model.lora_rank else ():
+        if product.routed or not model.has_adapter(product.name):
+            continue
+        inside, token_bytes = product.name in SPLIT_INSIDE, ELEMENT_BYTES * product.rows
+        thin, wide = token_bytes * model.lora_rank, token_bytes * (product.columns if inside else product.inner)
+        repeated = 0.5 if EVERY_OPERATOR in modules else float(bool(modules & {*product.modules}))
+        for phase, share in (("forward", 1.0), ("backward", 1.0), ("again", repeated)):
+            backward, calls = phase == "backward", share * product.share
+            operation = "all_reduce" if inside or backward else "all_gather"
+            yield Exchange("tensor", phase, operation, "tensor", calls, thin)
+            if inside:
+                gathered = ~swapped & (sliced | (not backward))
+                yield Exchange("tensor", phase, "all_gather", "tensor", calls * gathered, wide)
+                yield Exchange("tensor", phase, "all_to_all", "tensor", calls * swapped, wide / product.ranks)
+            elif backward:
+                yield Exchange("tensor", phase, "all_reduce", "tensor", calls * ~sliced, wide)
 
 
 def context_exchanges(rank: Rank) -> Iterator[Exchange]:
@@ -151,7 +202,7 @@ def expert_exchanges(rank: Rank) -> Iterator[Exchange]:
 
 def layer_exchanges(rank: Rank) -> list[Exchange]:
     """All of a layer."""
-    return [*tensor_exchanges(rank), *context_exchanges(rank), *expert_exchanges(rank)]
+    return [*tensor_exchanges(rank), *adapter_exchanges(rank), *context_exchanges(rank), *expert_exchanges(rank)]
 
 
 def boundary_exchanges(rank: Rank) -> Iterator[Exchange]:
@@ -177,7 +228,7 @@ def embedding_exchanges(rank: Rank) -> Iterator[Exchange]:
 def logits_exchanges(rank: Rank) -> Iterator[Exchange]:
     """Of the logits' input, as of an operator's."""
     u, sliced = rank.activation_bytes, rank.sequence_parallel
-    again = sliced & ~rank.keeps_gathered & (not rank.model.lora_rank)
+    again = sliced & ~rank.keeps_gathered
     yield Exchange("tensor", "backward", "all_reduce", "tensor", 1.0 * ~sliced, u)
     yield Exchange("sequence", "forward", "all_gather", "tensor", 1.0 * sliced, u)
     yield Exchange("sequence", "backward", "reduce_scatter", "tensor", 1.0 * sliced, u)

@@ -15,7 +15,7 @@ from railcore.training.products import expert_way
 from railcore.training.rank import Rank
 from railcore.training.transformer import Transformer
 
-_SPLIT_INSIDE = ("linear_proj", "linear_fc2")  # products whose inner side tensor ranks split
+SPLIT_INSIDE = ("linear_proj", "linear_fc2")  # products whose inner side tensor ranks split
 
 
 class LayerProduct(NamedTuple):
@@ -27,6 +27,7 @@ class LayerProduct(NamedTuple):
     ranks: that split it.
     way: how many there are and how they start, as arguments of `product_passes`.
     routed: whether it is of routed experts.
+    modules: of selective recompute that make it again.
     """
 
     name: str
@@ -37,6 +38,7 @@ class LayerProduct(NamedTuple):
     ranks: Any
     way: dict[str, Any]
     routed: bool = False
+    modules: tuple[str, ...] = ()
 
 
 def layer_products(rank: Rank) -> Iterator[LayerProduct]:
@@ -51,15 +53,16 @@ def layer_products(rank: Rank) -> Iterator[LayerProduct]:
         yield LayerProduct(product[0], 1.0, u, *product[1:], t, single)
     if model.mixture_share < 1:
         for product in model.feed_forward_products(model.ffn_hidden / t):
-            yield LayerProduct(product[0], 1 - rank.mixtures, u, *product[1:], t, single)
+            yield LayerProduct(product[0], 1 - rank.mixtures, u, *product[1:], t, single, modules=("mlp",))
     if not model.experts:
         return
     ranks, way = rank.expert_ranks, expert_way(rank.runtime.expert_products, rank.experts)
     for product in model.feed_forward_products(model.expert_hidden / ranks):
-        yield LayerProduct(product[0], rank.mixtures, rank.expert_tokens, *product[1:], ranks, way, routed=True)
+        yield LayerProduct(product[0], rank.mixtures, rank.expert_tokens, *product[1:], ranks, way, True, ("moe",))
     if model.shared_hidden:
         for product in model.feed_forward_products(model.shared_hidden / t):
-            yield LayerProduct(product[0], rank.mixtures, u, *product[1:], t, single)
+            modules = "moe", "shared_experts"
+            yield LayerProduct(product[0], rank.mixtures, u, *product[1:], t, single, modules=modules)
 
 
 def adapter_sides(model: Transformer, name: str, columns: Any, inner: Any, ranks: Any) -> list[tuple[Any, Any]]:
@@ -78,7 +81,7 @@ def adapter_sides(model: Transformer, name: str, columns: Any, inner: Any, ranks
     """
     if not model.has_adapter(name):
         return []
-    if name in _SPLIT_INSIDE:
+    if name in SPLIT_INSIDE:
         return [(model.lora_rank, inner), (columns / ranks, model.lora_rank)]
     return [(model.lora_rank / ranks, inner), (columns, model.lora_rank)]
 
@@ -86,18 +89,17 @@ def adapter_sides(model: Transformer, name: str, columns: Any, inner: Any, ranks
 def added_elements(rank: Rank) -> tuple[Any, Any]:
     """Elements of a token that a rank adds for adapters: forward to the results of products, backward to gradients.
 
-    Backward the gradients of both products' inputs are added. A side that is whole on every rank is added in the slices
-    of sequence parallelism.
+    A result that is whole on every rank is added in the slices of sequence parallelism. Backward the gradients of both
+    products' inputs are added, before tensor ranks sum them.
     """
     forward: Any = 0.0
     backward: Any = 0.0
     for product in layer_products(rank):
         if rank.model.has_adapter(product.name):
             slices = (rank.norm_ranks > 1) * (product.ranks - 1) + 1
-            inside = product.name in _SPLIT_INSIDE
             times = product.share * product.way["batch"] * product.rows / rank.tokens
-            forward = forward + times * product.columns / (slices if inside else 1)
-            backward = backward + times * product.inner / (1 if inside else slices)
+            forward = forward + times * product.columns / (slices if product.name in SPLIT_INSIDE else 1)
+            backward = backward + times * product.inner
     return forward, backward
 
 

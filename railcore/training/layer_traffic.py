@@ -11,6 +11,7 @@ import numpy as np
 
 from railcore.training.exchanges import (
     Exchange,
+    adapter_exchanges,
     context_exchanges,
     expert_message_bytes,
     expert_ways,
@@ -48,12 +49,14 @@ class LayerLinks(NamedTuple):
     tensor, context: of an AllGather of the `unit_bytes` of their exchanges.
     near: whether tensor ranks are in one HB domain.
     ways: of tokens to their experts and back, by phase.
+    adapters: of all that tensor ranks exchange for adapters, by phase.
     """
 
     tensor: LinkTimes
     near: np.ndarray
     context: LinkTimes
     ways: dict[str, LinkTimes]
+    adapters: dict[str, LinkTimes]
 
 
 def layer_links(rank: Rank, machine: Machine) -> LayerLinks:
@@ -70,11 +73,23 @@ def layer_links(rank: Rank, machine: Machine) -> LayerLinks:
             for size in {size for ways in expert_ways(rank.runtime).values() for size in ways}
         }
         ways = {phase: by_size[there].plus(by_size[back]) for phase, (there, back) in expert_ways(rank.runtime).items()}
-    return LayerLinks(tensor, places["tensor"].domains == 1, context, ways)
+    rows = list(adapter_exchanges(rank))
+    adapters = {
+        phase: sum_of_links(_adapter_links(machine, places["tensor"], row) for row in rows if row.phase == phase)
+        for phase in ("forward", "backward", "again")
+    }
+    return LayerLinks(tensor, places["tensor"].domains == 1, context, ways, adapters)
 
 
 def _gather(machine: Machine, place: GroupPlace, message_bytes: Any) -> LinkTimes:
     return machine.gather_links(message_bytes, place.inside, place.domains, nic_share=place.nic_share)
+
+
+def _adapter_links(machine: Machine, place: GroupPlace, row: Exchange) -> LinkTimes:
+    if row.operation == "all_to_all":
+        return machine.all_to_all_links(row.message_bytes, *place).times(row.calls)
+    links = machine.all_reduce_links if row.operation == "all_reduce" else machine.gather_links
+    return links(row.message_bytes, place.inside, place.domains, nic_share=place.nic_share).times(row.calls)
 
 
 def _one_way(rank: Rank, machine: Machine, place: GroupPlace, element_bytes: float) -> LinkTimes:
@@ -91,8 +106,8 @@ def tensor_traffic(rank: Rank, machine: Machine, links: LayerLinks, products: Pr
 
     overlap_tensor: in the backward pass, as much traffic as the forward pass has is hidden behind the products of the
     weights' gradients. overlap_tensor_forward: in both passes, traffic is cut into t pieces and hidden behind the
-    products, all but one piece; where the ranks are in one HB domain, since copies go from GPU to GPU over NVLink. What
-    routed experts need is never hidden.
+    products, all but one piece and what is `alone`; where the ranks are in one HB domain, since copies go from GPU to
+    GPU over NVLink. What routed experts need, and what adapters exchange, is never hidden.
 
     Parameters
     ----------
@@ -115,19 +130,23 @@ def tensor_traffic(rank: Rank, machine: Machine, links: LayerLinks, products: Pr
     first_s, second_s = forward.time_s, backward.time_s - forward.time_s + beside
     if runtime.overlap_tensor_forward:
         hiding, pieces = (rank.tensor - 1) / rank.tensor, 1 / rank.tensor
+        alone = (
+            links.tensor.times(gathers(row for row in rows if row.alone and row.phase == phase)).time_s
+            for phase in ("forward", "backward")
+        )
         in_pieces = [
-            exposed_time(link.time_s, hiding * window, lost, pieces)
-            for link, window in zip((forward, backward), products.passes, strict=True)
+            exposed_time(link.time_s - alone_s, hiding * window, lost, pieces) + alone_s
+            for link, alone_s, window in zip((forward, backward), alone, products.passes, strict=True)
         ]
         first_s, second_s = (np.where(links.near, *pair) for pair in zip(in_pieces, (first_s, second_s), strict=True))
     again_s = first_s * _share(gathers(_rows(rows, "again", False)), gathers(_rows(rows, "forward", False)))
-    routed = {phase: of_pass(phase, True) for phase in ("forward", "backward", "again")}
+    others = {phase: of_pass(phase, True).plus(adapters) for phase, adapters in links.adapters.items()}
     return LayerTraffic(
-        Passes(first_s + routed["forward"].time_s, second_s + routed["backward"].time_s),
-        forward.plus(routed["forward"]),
-        backward.plus(routed["backward"]),
-        of_pass("again", False).plus(routed["again"]),
-        again_s + routed["again"].time_s,
+        Passes(first_s + others["forward"].time_s, second_s + others["backward"].time_s),
+        forward.plus(others["forward"]),
+        backward.plus(others["backward"]),
+        of_pass("again", False).plus(others["again"]),
+        again_s + others["again"].time_s,
     )
 
 

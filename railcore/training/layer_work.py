@@ -80,7 +80,7 @@ def linear_times(rank: Rank, machine: Machine) -> Products:
     form, moved = runtime.linear_format(machine), runtime.gradient_result_bytes
     widened = model.lora_rank and 2 * model.frozen_bytes <= form.element_bytes
     times = []
-    for name, share, m, n, k, ranks, way, _ in layer_products(rank):
+    for name, share, m, n, k, ranks, way, *_ in layer_products(rank):
         passes = product_passes(machine, m, n, k, form=form, gradient_bytes=moved, **way)
         if model.lora_rank:
             read_s = n * k * way["batch"] * (model.frozen_bytes + form.element_bytes) / machine.hbm_Bps * widened

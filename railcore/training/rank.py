@@ -94,8 +94,11 @@ class Rank:
 
     @cached_property
     def keeps_gathered(self) -> np.ndarray:
-        """Whether what sequence parallelism gathers in the forward pass is kept for the backward pass."""
-        return self.sequence_parallel & self.column("keep_gathered").astype(bool)
+        """Whether what sequence parallelism gathers in the forward pass is kept for the backward pass.
+
+        Beside frozen weights, what adapters read is always kept.
+        """
+        return self.sequence_parallel & (self.column("keep_gathered").astype(bool) | (self.model.lora_rank > 0))
 
     @cached_property
     def whole_experts(self) -> np.ndarray:

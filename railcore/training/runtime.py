@@ -41,6 +41,8 @@ class Runtime:
     overlap_tensor_forward: ring exchange hides it behind the products themselves, in both passes, where tensor ranks
         are in one HB domain (userbuffers).
     fp8_tensor: gathers between tensor ranks move one byte an element in fp8.
+    adapter_all_to_all: with sequence parallelism, tensor ranks exchange their columns of an adapter's result for a
+        slice of the tokens; else each gathers the whole result.
     overlap_pipeline: with interleaved chunks, sends to the next stage are hidden behind other chunks.
     scatter_gather: where all tensor ranks have the activations for the next stage, each sends a share of them, and the
         receivers gather them.
@@ -99,6 +101,7 @@ class Runtime:
     overlap_tensor: bool = True
     overlap_tensor_forward: bool = False
     fp8_tensor: bool = False
+    adapter_all_to_all: bool = False
     overlap_pipeline: bool = True
     scatter_gather: bool = True
     overlap_data: bool = True

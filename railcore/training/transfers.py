@@ -25,6 +25,7 @@ from railcore.training.collectives import bus_factor
 from railcore.training.exchanges import (
     REPLICA_EXCHANGES,
     Exchange,
+    adapter_exchanges,
     boundary_exchanges,
     context_exchanges,
     embedding_exchanges,
@@ -268,7 +269,7 @@ def _number(value: Any) -> float:
 
 
 def _layers(step: _Step) -> Iterator[Transfer]:
-    for exchanges in (tensor_exchanges, context_exchanges, expert_exchanges):
+    for exchanges in (tensor_exchanges, adapter_exchanges, context_exchanges, expert_exchanges):
         rows = list(exchanges(step.rank))
         for phase, of_pass in step.passes:
             layers = step.recomputed if (phase, of_pass) == _FULL else step.layers
@@ -279,12 +280,12 @@ def _layers(step: _Step) -> Iterator[Transfer]:
 def _summed(rows: Iterable[Exchange]) -> Iterator[tuple[Exchange, Any]]:
     """Rows with their calls. AllReduces around routed experts are added to those around other operators."""
     rows = list(rows)
-    reduced = sum(row.calls for row in rows if row.operation == "all_reduce")
+    routed = sum(row.calls for row in rows if row.operation == "all_reduce" and row.routed)
     for row in rows:
         if row.operation != "all_reduce":
             yield row, row.calls
         elif not row.routed:
-            yield row, reduced
+            yield row, row.calls + routed
 
 
 def _boundaries(step: _Step) -> Iterator[Transfer]:
