@@ -70,14 +70,15 @@ MECHANISMS: Mapping[str, Off] = {
     "hiding of expert traffic": {"overlap_expert": False},
 }
 _OF_SOFTWARE = {field.name for field in fields(Runtime)}
-_MEASURES = ("mean", "worst model")
+_MEASURES = ("mean", "worst model", "worst sign")
+_MANY = 10  # runs of a size, from which its sign counts
 
 
 def with_families(table: pd.DataFrame) -> pd.DataFrame:
     """The table of runs with `generation` of the GPU, and `family`: the group that errors are judged by.
 
-    family: mixtures; of dense models those on Blackwell, those on Hopper by precision, and those on each other GPU;
-    the user's own runs by themselves.
+    family: mixtures; adapters (LoRA); of dense models those on Blackwell, those on Hopper by precision, and those on
+    each other GPU; the user's own runs by themselves.
     """
     gpu = table["platform"].map(lambda name: str(catalog.item("platforms", name)["gpu"]))
     generation = gpu.map(gpu_generation)
@@ -85,6 +86,7 @@ def with_families(table: pd.DataFrame) -> pd.DataFrame:
     family = "dense, " + gpu
     family = family.mask(generation == "Hopper", "dense, " + precision + ", Hopper")
     family = family.mask(generation == "Blackwell", "dense, Blackwell").mask(table["experts"] > 0, "mixtures")
+    family = family.mask(table["mixture"] == "adapters", "adapters")
     return table.assign(generation=generation, family=family.mask(table["seen"] == YOURS, YOURS))
 
 
@@ -97,7 +99,8 @@ def goals_reached(table: pd.DataFrame) -> pd.DataFrame:
     """Whether a table of predictions reaches each goal, for runs looked at while the model was built and for others.
 
     The user's own runs are left out. Columns goal, below, seen, runs, error (that the goal is about), model (the worst
-    one where the goal is about each model, else blank) and reached ("no runs" where there are none).
+    one where the goal is about each model, the worst size where it is about the sign at each, else blank) and reached
+    ("no runs" where there are none).
     """
     table, rows = with_families(table[table["seen"] != YOURS]), []
     table = table.assign(precision=table["precision"].replace(SAME_RATE))
@@ -115,6 +118,9 @@ def goals_reached(table: pd.DataFrame) -> pd.DataFrame:
             if goal.measure == _MEASURES[1] and not part.empty:
                 by_model = part["error"].abs().groupby(part["model"]).mean()
                 error, model = by_model.max(), by_model.idxmax()
+            if goal.measure == _MEASURES[2] and not part.empty:
+                by_size = part.groupby("size")["error"].agg(["mean", "size"]).query("size >= @_MANY")["mean"].abs()
+                error, model = by_size.max(), f"{by_size.idxmax()} GPUs" if len(by_size) else ""
             reached = "no runs" if part.empty else "yes" if error < goal.below else "no"
             rows.append((goal.goal, goal.below, seen, len(part), error, model, reached))
     return pd.DataFrame(rows, columns=["goal", "below", "seen", "runs", "error", "model", "reached"])

@@ -79,9 +79,9 @@ def published_runs(use: str = "fit") -> pd.DataFrame:
     """Rows of data/measured/iterations.csv by `use`: "fit", "solve", "check", "forward" or "outside", as data/README.md
     has it.
 
-    Adds mixture ("experts" or "dense"), group (a coarser software), size (GPUs by class) and seen ("looked at" while
-    the model was built, "solved from" where a number was, "kept aside" of use "forward"; "yours" of runs that a user
-    adds).
+    Adds mixture ("experts", "adapters" beside frozen weights, or "dense"), group (a coarser software), size (GPUs by
+    class) and seen ("looked at" while the model was built, "solved from" where a number was, "kept aside" of use
+    "forward"; "yours" of runs that a user adds).
     Raises ValueError for another use.
     """
     table = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)
@@ -91,14 +91,16 @@ def published_runs(use: str = "fit") -> pd.DataFrame:
 
 def with_groups(table: pd.DataFrame) -> pd.DataFrame:
     """Runs in the columns of data/measured/iterations.csv, with those that `published_runs` adds."""
-    kind = table["software"].mask(table["software"].str.contains("MLPerf"), "MLPerf Training")
+    adapters = table["lora_rank"].astype(str).str.contains("[1-9]")
+    kind = table["software"].str.replace(" (Together AI)", "", regex=False)
+    kind = kind.mask(kind.str.contains("MLPerf"), "MLPerf Training").mask(adapters, "adapters (LoRA)")
     kind = kind.where(table["experts"] == 0, "mixtures of experts")
     sizes = pd.cut(table["gpus"], [0, *_SIZES, np.inf], labels=[f"up to {n}" for n in _SIZES] + ["more"])
     apart = table["use"].replace(
         {"fit": "looked at", "check": "looked at", "solve": "solved from", "forward": "kept aside"}
     )
     return table.assign(
-        mixture=np.where(table["experts"] > 0, "experts", "dense"),
+        mixture=np.select([table["experts"] > 0, adapters], ["experts", "adapters"], "dense"),
         group=kind.where(kind != "NeMo", "NeMo, " + table["precision"]).mask(apart == YOURS, YOURS),
         size=sizes.astype(str),
         seen=apart,
