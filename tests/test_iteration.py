@@ -71,7 +71,7 @@ ONE |= {"recomputed_layers": 0}
 def random_strategies(model, rng, size, most_data=256):
     """Strategies of which most divide; every obstacle comes up in some of a thousand."""
     rows = []
-    for _ in range(size):
+    for i in range(size):
         t = int(rng.choice([1, 2, 4, 8, 16, 3, 48], p=[0.2, 0.2, 0.2, 0.2, 0.1, 0.05, 0.05]))
         p = int(rng.choice([1, 2, 4, 8, 5], p=[0.3, 0.25, 0.25, 0.15, 0.05]))
         c, d = int(rng.choice([1, 1, 2, 4])), int(rng.choice([1, 2, 6, 16, most_data]))
@@ -91,8 +91,7 @@ def random_strategies(model, rng, size, most_data=256):
             "ends_as_layers": int(rng.random() < (0.3 if p > 1 else 0.02)),
             "whole_experts": whole,
             "placement": rng.integers(0, len(ORDERS)),
-            "recomputed_layers": rng.choice([0, 0, 1, 4]),
-            "recompute_group": rng.choice([1, 1, 3]),
+            **dict(zip(("recomputed_layers", "recompute_group"), ((0, 1), (1, 1), (4, 1), (0, 3))[i % 4], strict=True)),
             "global_batch": d * b * m + (rng.random() < 0.05),
         }
         rows.append([columns[name] for name in STRATEGY_COLUMNS])

@@ -493,3 +493,46 @@ def test_a_line_gives_the_strategys_fields(line, field, value):
 def test_a_line_that_contradicts_itself_is_refused(line, word):
     with pytest.raises(ValueError, match=word):
         megatron_run(line)
+
+
+RECOMPUTED = (
+    "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 --max-position-embeddings 2048 "
+    "--vocab-size 50304 --micro-batch-size 1 --global-batch-size 64 --pipeline-model-parallel-size 4 "
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "layers", "group"),
+    [
+        ("--recompute-granularity full", 0, 1),
+        ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 4", 0, 4),
+        ("--recompute-granularity full --recompute-method uniform", 0, 1),
+        ("--recompute-granularity full --recompute-method block --recompute-num-layers 3", 3, 1),
+        (
+            "--recompute-granularity full --recompute-method block --recompute-num-layers 1 "
+            "--num-layers-per-virtual-pipeline-stage 4",  # of each of two chunks
+            *(2, 1),
+        ),
+        (
+            "--recompute-granularity full --recompute-method uniform --recompute-num-layers 8 "
+            "--num-layers-per-virtual-pipeline-stage 2",  # at most a chunk
+            *(0, 2),
+        ),
+    ],
+)
+def test_recompute_of_some_layers_and_of_groups(line, layers, group):
+    strategy = megatron_run(RECOMPUTED + line, gpus=8).strategy
+    assert (strategy.recompute, strategy.recomputed_layers, strategy.recompute_group) == ("full", layers, group)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--recompute-method block --recompute-num-layers 2", "--recompute-num-layers is of full recompute"),
+        ("--recompute-granularity selective --recompute-method uniform", "--recompute-method is of full recompute"),
+        ("--recompute-granularity full --recompute-method block", "has no number"),
+    ],
+)
+def test_recompute_that_contradicts_itself_is_refused(line, message):
+    with pytest.raises(ValueError, match=message):
+        megatron_run(RECOMPUTED + line, gpus=8)

@@ -101,7 +101,11 @@ def test_ranks_split_adapters(model, t, e):
     held, one = lora.rank_adapters(t, e), lora.rank_adapters()
     for part in fields(held):
         split = t * e if part.name == "experts" else t
-        assert split * getattr(held, part.name) == pytest.approx(getattr(one, part.name)), part.name
+        whole = split * getattr(held, part.name)
+        if model.kv_rank or model.kv_heads < t:  # ranks have copies of the first products, or of heads
+            assert whole >= getattr(one, part.name), part.name
+        else:
+            assert whole == pytest.approx(getattr(one, part.name)), part.name
     assert e * lora.rank_adapters(t, e, True).experts == pytest.approx(one.experts)
 
 
@@ -210,7 +214,7 @@ def test_products_have_no_gradients_of_frozen_weights():
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("machine", [H100, FP8])
-def test_a_rank_of_full_width_takes_as_long_as_full_training_again(model, machine):
+def test_adapters_of_full_width_take_longer_than_full_training(model, machine):
     """Two passes of W, and three of adapters that are as wide as the layer."""
     full, lora = (
         seconds(linear_times(on(one, machine=machine), machine))
@@ -265,9 +269,12 @@ def test_a_host_starts_the_adapters_operators():
     assert waits[1] - waits[0] == pytest.approx(per_layer / 2)  # fc1 and fc2 of experts; the rest is in the graph
 
 
-def test_adapters_are_not_cast():
-    bf16, fp8 = (iteration_time(adapted(LLAMA2), machine, EIGHT, 8).breakdown["once_s"] for machine in (H100, FP8))
-    assert bf16 == fp8
+def test_adapters_are_not_cast_and_frozen_weights_where_they_are_wider():
+    def once_s(machine, frozen_bytes):
+        return iteration_time(adapted(LLAMA2, frozen_bytes=frozen_bytes), machine, EIGHT, 8).breakdown["once_s"]
+
+    assert once_s(H100, 2) == once_s(H100, 1) == once_s(FP8, 1) < once_s(FP8, 2)
+    assert once_s(FP8, 2) == pytest.approx(iteration_time(LLAMA2, FP8, EIGHT, 8).breakdown["once_s"], rel=0.01)
 
 
 def test_logits_have_the_gradient_of_their_input_alone():
@@ -482,7 +489,7 @@ def test_an_iteration_takes_less(model, recompute):
     strategy = Strategy(data=8, sharding="optimizer", recompute=recompute)
     full, lora = (iteration_time(one, FP8, strategy, 8) for one in (model, adapted(model)))
     for kind in ("linear_s", "optimizer_s", "data_s", "logits_s", "once_s"):
-        assert lora.breakdown[kind] < full.breakdown[kind], kind
+        assert lora.breakdown[kind] <= full.breakdown[kind], kind  # frozen weights in bf16 are cast as well
     assert sum(lora.breakdown.values()) == pytest.approx(lora.total_s)
     on_gpu = [time.total_s - time.breakdown["host_s"] for time in (full, lora)]  # a host has more to start
     assert 0.5 * on_gpu[0] < on_gpu[1] < on_gpu[0]

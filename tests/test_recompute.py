@@ -188,6 +188,8 @@ def test_a_group_keeps_one_input_and_makes_all_its_layers_again():
     one, four = (layer_time(LLAMA, H100, MODERN, replace(FULL, recompute_group=n)) for n in (1, 4))
     assert four.kept_bytes == one.kept_bytes / 4 and four.working_bytes == 4 * one.working_bytes
     assert time_of(replace(FULL, recompute_group=4)).total_s == time_of(FULL).total_s
+    stage, more = (layer_time(LLAMA, H100, MODERN, replace(FULL, recompute_group=n)) for n in (16, 1000))
+    assert (stage.kept_bytes, stage.working_bytes) == (more.kept_bytes, more.working_bytes)  # 16 layers a stage
 
 
 @pytest.mark.parametrize(
@@ -202,6 +204,11 @@ def test_a_group_keeps_one_input_and_makes_all_its_layers_again():
 def test_what_contradicts_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         replace(FULL, **changes)
+
+
+def test_tables_refuse_what_a_strategy_refuses():
+    with pytest.raises(ValueError, match="give one"):
+        iteration_times(LLAMA, H100, FULL.columns(32) | {"recomputed_layers": 2, "recompute_group": 2})
 
 
 def test_a_search_recomputes_as_few_layers_as_fit():
@@ -228,6 +235,37 @@ def test_transfers_repeat_those_of_the_recomputed_layers():
         table = transfer_table(LLAMA, replace(FULL, recomputed_layers=n), 32)
         sent[n] = table[table["pass"] == "recompute"]["sent_bytes"].sum()
     assert sent[8] == 4 * sent[2] and sent[0] == 8 * sent[2] > 0
+
+
+def test_layers_that_predict_are_recomputed_with_all_others():
+    model = replace(LATENT, layers=8, expert_layer_interval=1, mtp_layers=1)
+    plan = Strategy(tensor=2, pipeline=2, data=2, sequence_parallel=True, recompute="full")
+    sent = {}
+    for n in (0, 2, 4, 9):
+        table = transfer_table(model, replace(plan, recomputed_layers=n), 8)
+        sent[n] = table[table["pass"] == "recompute"]["sent_bytes"].sum()
+    assert sent[4] == sent[9] == sent[0] and sent[2] == pytest.approx(sent[0] * 3 / 5)  # 2 and 1 of 4 and 1
+
+
+def test_full_recompute_alone_is_of_as_few_layers_as_memory_wants():
+    """More memory is never slower."""
+    limits = {"data": 4, "micro_batch": 1, "sharding": "weights", "recompute": "full"}
+    found = [
+        search(LLAMA, H100.changed(hb_domain_size=4, memory_bytes=size), 4, 64, **limits).best.iloc[0]
+        for size in (60e9, 70e9, 80e9, 120e9)
+    ]
+    times, layers = ([row[name] for row in found] for name in ("total_s", "recomputed_layers"))
+    assert times == sorted(times, reverse=True) and layers == sorted(layers, reverse=True) and layers[-1] == 1
+
+
+def test_chunks_that_layers_do_not_divide_over_have_one_more_in_turn():
+    base = Strategy(tensor=4, pipeline=2, data=2, interleave=4, sequence_parallel=True, recompute="full")
+    box = catalog_machine("DGX H100", hb_domain_size=4)
+    times = [
+        photonic_overhead(LLAMA, box, replace(base, recomputed_layers=n), 0.01, 16)["electrical_s"].iloc[0]
+        for n in (1, 2, 3, 4, 5)
+    ]
+    assert np.diff(times) == pytest.approx(times[1] - times[0], rel=0.3) and times == sorted(set(times))
 
 
 def test_the_simulated_step_repeats_some_layers():

@@ -18,7 +18,6 @@ Sources: Narayanan et al. 2021 (schedules); Zhao et al. 2023, arXiv:2304.11277 (
 AllGathers, AllReduces of the optimizer).
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -307,8 +306,9 @@ class _Pass:
         self.layers = program.model.layers // chunks
         self.first_layer = virtual * self.layers
         self.begins, self.ends = virtual == 0, virtual == chunks - 1
-        of_chunk = math.ceil(strategy.recomputed_layers / strategy.interleave) or self.layers
-        self.recomputed = min(of_chunk, self.layers)  # by full recompute, the first ones
+        some, more = divmod(strategy.recomputed_layers, strategy.interleave)
+        some = some + (virtual // strategy.pipeline < more) if strategy.recomputed_layers else self.layers
+        self.recomputed = min(some, self.layers)  # by full recompute, the first ones
         last = microbatch == program.m - 1
         level = SHARDING.index(strategy.sharding)
         self.gathers = bool(replicas_exchange(level, "weights", phase)) and options.reshard_after_forward
@@ -335,7 +335,7 @@ class _Pass:
         layers = list(range(self.layers)) if forward else list(reversed(range(self.layers)))
         waits = [self.compute, *self.arrived]
         if not by_layer:
-            counts = (0, self.recomputed), (self.layers - 1, self.layers - self.recomputed)
+            counts = (0, self.recomputed), (self.layers - 1, self.layers - self.recomputed)  # of layers alike
             seconds = sum(count * sum(item[-1] for item in self._items(layer)) for layer, count in counts)
             self._compute(waits, seconds + sum(self._edge_s(layer, layers[0]) for layer in layers), -1)
         else:

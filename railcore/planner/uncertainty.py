@@ -1,10 +1,9 @@
 """How sure a plan is: draws of catalog rows, the same for all candidates, and what flips its answer.
 
 Rows of prices, powers, failures and costs of time that have a low and a high end are drawn by their shape
-(`catalog.distributions`) in each draw. Of a GPU's efficiencies the assumed rows, and those that differ from card to
-card, from rack to rack or from fabric to fabric, are drawn once for ten draws, because the kept designs' times are then
-computed again; other uncertainty of times is in the error against published runs. Time that circuits add to an
-iteration is not drawn.
+(`catalog.distributions`) in each draw. Of a GPU's efficiencies the assumed rows, and those that differ between sites
+(cards, racks, fabrics), are drawn once for ten draws, because the kept designs' times are then computed again; other
+uncertainty of times is in the error against published runs. Time that circuits add to an iteration is not drawn.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,8 +27,8 @@ from railcore.planner.goodput import lost_shares
 from railcore.strategies.answers import machine_changes, uncertain_inputs
 
 DRAWN = ("network_usd", "purchase_usd", "power_w", "days", "goodput", "energy_J", "cost_usd", "token_usd", "carbon_kg")
-# Efficiencies that differ from card to card, from rack to rack and from fabric to fabric.
-_BY_CARD_OR_FABRIC = (
+# Efficiencies that differ from card to card, from rack to rack, from fabric to fabric, and between a card and a job.
+_BY_SITE = (
     "matmul_sustained",
     "rank_spread",
     "rack_spread",
@@ -78,9 +77,9 @@ class Situation:
         return [answer for answer in self.answers if answer.design is not None]
 
     def machine_rows(self) -> list[catalog.Value]:
-        """Rows of the GPU's efficiencies with a range: assumed ones, and those that differ by card or by fabric."""
+        """Rows of the GPU's efficiencies with a range: assumed ones, and those that differ from site to site."""
         rows = [row for row, _ in uncertain_inputs(self.case.machine) if row.shape]
-        return [row for row in rows if row.kind == "assumed" or row.parameter.startswith(_BY_CARD_OR_FABRIC)]
+        return [row for row in rows if row.kind == "assumed" or row.parameter.startswith(_BY_SITE)]
 
     def times(self, values: Sequence[Values], progress: Callable[[str], Any] | None = None) -> dict[str, np.ndarray]:
         """Iteration time of the best kept design of each candidate, for each set of machine rows [s]."""

@@ -102,7 +102,8 @@ def _least_layer_s(
     grids = np.meshgrid(*axes.values(), indexing="ij")
     columns = {name: grid.ravel() for name, grid in zip(axes, grids, strict=True)}
     columns |= {"data": columns["expert"], "keep_gathered": columns["sequence_parallel"]}  # then gathered less
-    columns |= {"recompute": 0 * columns["data"], "placement": 0 * columns["data"] + PLACEMENTS.index("data first")}
+    columns |= {name: 0 * columns["data"] for name in ("recompute", "recompute_group")}
+    columns |= {"placement": 0 * columns["data"] + PLACEMENTS.index("data first")}
 
     def least(t: int) -> np.ndarray:
         rows = {name: columns.get(name, t + 0 * columns["data"]) for name in LAYER_COLUMNS}

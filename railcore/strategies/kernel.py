@@ -12,7 +12,9 @@ from railcore.compiled import inlined, larger, njit, smaller
 from railcore.training.critical_path import critical_path, microbatches_held
 from railcore.training.parallelism import ALL_LAYERS
 
-FEWEST_LAYERS = -1  # recomputed: as few as fit in memory; all where none must be
+# Recomputed: as few layers as fit in memory. Where none must be, all of them, for beside strategies without recompute
+# nothing else is worth a look; or without such strategies one of each chunk.
+FEWEST_LAYERS, FEWEST_LAYERS_ALONE = -1, -2
 TIME_EDGES_S = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
 _CELL_SHIFT = 52 - 7  # a cell of numbers: the same exponent, and the same first 7 bits of the mantissa, 1/128 wide
 _STAGE, _LAYER, _BATCH = range(3)  # columns of places
@@ -29,7 +31,8 @@ class Tables(NamedTuple):
     pipeline, data, interleave: p, d and v of each stage, as floats.
     interleaved: whether v > 1, of each stage.
     micro_batch: b of each entry.
-    recomputed: layers of a stage that are recomputed, of each entry: a number, ALL_LAYERS or FEWEST_LAYERS.
+    recomputed: layers of a stage that are recomputed, of each entry: a number, ALL_LAYERS, FEWEST_LAYERS or
+        FEWEST_LAYERS_ALONE.
     first, first_interleaved, last: the part of `batches` of each entry: from `first`, or from first_interleaved where
         v > 1, up to `last`.
     batches: sequences of an iteration.
@@ -138,12 +141,13 @@ def visit(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_b
             for g in range(first[i], tables.last[i]):
                 batch = tables.batches[g]
                 layers = smaller(some, stage.layers)
-                if some == FEWEST_LAYERS:
+                if some < ALL_LAYERS:
                     layers = fewest_layers(layer, stage, setting, b, p, d, v, batch)
                     if both_ends:
                         other = fewest_layers(tables.first_layers[row], stage, setting, b, p, d, v, batch)
                         layers = larger(other, layers)
-                layers = layers if layers > ALL_LAYERS else stage.layers
+                if layers == ALL_LAYERS:
+                    layers = smaller(v, stage.layers) if some == FEWEST_LAYERS_ALONE else stage.layers
                 path = critical_path(layer, stage, setting, b, p, d, v, batch, layers)
                 total, memory, short = path.total_s, path.memory_bytes, int(path.short)
                 if both_ends:
@@ -173,7 +177,8 @@ def fewest_layers(layer: Any, stage: Any, setting: Any, b: float, p: float, d: f
     """Layers of each stage that must be recomputed to fit in memory, as many of each chunk; 0 where none must be.
 
     A stage with l layers, q micro-batches in flight and s bytes of states needs s + q (l kept + (l - r) spared) for the
-    least r. Activations on the host need no room. Of what fits by its last bits alone one layer more is taken.
+    least r, as `critical_path` has it. Activations on the host need no room. Of what fits by its last bits alone one
+    layer more is taken.
 
     Parameters
     ----------

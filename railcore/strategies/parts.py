@@ -329,8 +329,8 @@ def search(
         The values allowed of tensor, context, expert, pipeline, data, interleave, micro_batch, sequence_parallel,
         recompute, sharding, keep_gathered, ends_as_layers, whole_experts, recomputed_layers, recompute_group or
         placement, as for `strategy_blocks`: tensor=8, recompute=["none", "full"]. Without recomputed_layers full
-        recompute is of as few layers of a stage as fit in memory, as many of each chunk; of all of them where none must
-        be, or none is enough.
+        recompute is of as few layers of a stage as fit in memory, as many of each chunk; where none must be, of all of
+        them beside strategies without recompute, else of one of each chunk.
 
     Returns
     -------

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.strategies.kernel import FEWEST_LAYERS
+from railcore.strategies.kernel import FEWEST_LAYERS, FEWEST_LAYERS_ALONE
 from railcore.strategies.splits import SPLIT, Allowed, allowed_values, among, divisors, exact_splits
 from railcore.training.expert_dispatch import splits_groups
 from railcore.training.group_shares import Fabric, group_shares
@@ -223,10 +223,11 @@ def _choices(
     levels = among(np.arange(len(RECOMPUTE)), limits["recompute"])
     if runtime.selective_is_none and 0 in levels:
         levels = levels[levels != RECOMPUTE.index("selective")]
+    fewest = FEWEST_LAYERS if 0 in levels else FEWEST_LAYERS_ALONE
     axes = {
         "sequence_parallel": among(np.arange(2), limits["sequence_parallel"]),
         "recompute": levels,
-        "recomputed_layers": np.asarray(limits["recomputed_layers"] or (FEWEST_LAYERS,)),
+        "recomputed_layers": np.asarray(limits["recomputed_layers"] or (fewest,)),
         "recompute_group": np.asarray(limits["recompute_group"] or (1,)),
         "keep_gathered": among(np.arange(2), limits["keep_gathered"]),
     }
@@ -236,7 +237,7 @@ def _choices(
     good = ~indivisible(model, split | {"sequence_parallel": sliced})["sequence"]
     good &= sliced | (kinds["whole_experts"][:, None] == 0)
     full, group, some = choice["recompute"] == RECOMPUTE.index("full"), *(choice[name] for name in RECOMPUTE_COUNTS)
-    good &= (choice["keep_gathered"] == 0) | (sliced & ~full)
+    good &= (choice["keep_gathered"] == 0) | (sliced & ~full & (model.lora_rank == 0))
     good &= full | (group == axes["recompute_group"][0])
     partly = full & (group == 1)  # groups are of all layers
     good &= partly | (some == axes["recomputed_layers"][0])

@@ -97,7 +97,7 @@ def megatron_run(
     assumed = list[str]()
     fields = _strategy(options, gpus, warnings, assumed)
     layers_listed = _add_pipeline(fields, options, warnings)
-    fields |= _recomputed(options, fields.get("interleave", 1))
+    fields |= _recomputed(options, fields["pipeline"], fields.get("interleave", 1))
     missing = tuple(f"--{name}" for name in _NEEDED if name not in options)
     model = None if missing else _model(options, vocabulary, assumed)
     if assumed:
@@ -318,8 +318,8 @@ def _recompute(options: dict[str, Any]) -> str:
     return "selective"
 
 
-def _recomputed(options: dict[str, Any], chunks: int) -> dict[str, int]:
-    """Of full recompute: layers of a stage (block: so many of each chunk), or layers in a group (uniform)."""
+def _recomputed(options: dict[str, Any], stages: int, chunks: int) -> dict[str, int]:
+    """Of full recompute: layers of a stage (block: so many of each chunk), or of a group in a chunk (uniform)."""
     number, method = options.get("recompute-num-layers", 0), options.get("recompute-method")
     if options.get("recompute-granularity") != "full":
         if number or method:
@@ -328,7 +328,10 @@ def _recomputed(options: dict[str, Any], chunks: int) -> dict[str, int]:
         return {}
     if method == "block" and not number:
         raise ValueError("--recompute-method block has no number: give --recompute-num-layers")
-    return {"recomputed_layers": number * chunks} if method == "block" else {"recompute_group": max(number, 1)}
+    if method == "block":
+        return {"recomputed_layers": number * chunks}
+    of_chunk = -(-options.get("num-layers", MOST_LAYERS) // (stages * chunks))
+    return {"recompute_group": min(max(number, 1), of_chunk)}
 
 
 def _sharding(options: dict[str, Any]) -> str:

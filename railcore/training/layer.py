@@ -189,7 +189,8 @@ def layer_costs(
     backward_busy = base.backward_busy.plus(again_busy)
     again_links = {name: made_again(kind.forward, kind.again) for name, kind in base.traffic.items()}
     links = {name: kind.forward.plus(kind.backward).plus(again_links[name]) for name, kind in base.traffic.items()}
-    group = np.maximum(rank.column("recompute_group"), 1)  # the input of the first of so many layers is kept
+    # The input of the first of so many layers is kept, at most of all layers of a stage.
+    group = np.clip(rank.column("recompute_group"), 1, np.ceil(model.layers / rank.column("pipeline")))
     kept = np.choose(level, base.kept_bytes) / np.where(full, group, 1) + base.gathered_bytes * ~full
     logits_s, logits_link, predicting = base.logits_s, base.logits_link, model.mtp_layers
     if predicting:  # each has a layer, a projection, and logits

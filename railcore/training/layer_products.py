@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from railcore.training.products import expert_way
 from railcore.training.rank import Rank
 from railcore.training.transformer import Transformer
-
-SPLIT_INSIDE = ("linear_proj", "linear_fc2")  # products whose inner side tensor ranks split
+from railcore.training.transformer_memory import SPLIT_INSIDE
 
 
 class LayerProduct(NamedTuple):

@@ -104,10 +104,10 @@ def _one_way(rank: Rank, machine: Machine, place: GroupPlace, element_bytes: flo
 def tensor_traffic(rank: Rank, machine: Machine, links: LayerLinks, products: Products) -> LayerTraffic:
     """Traffic of tensor ranks: each operator gathers its input and scatters its output, an AllReduce in two halves.
 
-    overlap_tensor: in the backward pass, as much traffic as the forward pass has is hidden behind the products of the
-    weights' gradients. overlap_tensor_forward: in both passes, traffic is cut into t pieces and hidden behind the
-    products, all but one piece and what is `alone`; where the ranks are in one HB domain, since copies go from GPU to
-    GPU over NVLink. What routed experts need, and what adapters exchange, is never hidden.
+    overlap_tensor: in the backward pass, as much traffic as the forward pass has, but what is `alone`, is hidden behind
+    the products of the weights' gradients. overlap_tensor_forward: in both passes, traffic is cut into t pieces and
+    hidden behind the products, all but one piece and what is `alone`; where the ranks are in one HB domain, since
+    copies go from GPU to GPU over NVLink. What routed experts need, and what adapters exchange, is never hidden.
 
     Parameters
     ----------
@@ -126,14 +126,15 @@ def tensor_traffic(rank: Rank, machine: Machine, links: LayerLinks, products: Pr
         return links.tensor.times(gathers(_rows(rows, phase, routed)))
 
     forward, backward = of_pass("forward", False), of_pass("backward", False)
-    beside = exposed_time(forward.time_s, products.weights, lost) if runtime.overlap_tensor else forward.time_s
-    first_s, second_s = forward.time_s, backward.time_s - forward.time_s + beside
+    alone = [
+        links.tensor.times(gathers(row for row in rows if row.alone and row.phase == phase)).time_s
+        for phase in ("forward", "backward")
+    ]
+    hidden_s = np.minimum(forward.time_s, backward.time_s - alone[1])
+    beside = exposed_time(hidden_s, products.weights, lost) if runtime.overlap_tensor else hidden_s
+    first_s, second_s = forward.time_s, backward.time_s - hidden_s + beside
     if runtime.overlap_tensor_forward:
         hiding, pieces = (rank.tensor - 1) / rank.tensor, 1 / rank.tensor
-        alone = (
-            links.tensor.times(gathers(row for row in rows if row.alone and row.phase == phase)).time_s
-            for phase in ("forward", "backward")
-        )
         in_pieces = [
             exposed_time(link.time_s - alone_s, hiding * window, lost, pieces) + alone_s
             for link, alone_s, window in zip((forward, backward), alone, products.passes, strict=True)

@@ -101,10 +101,10 @@ class Strategy:
     ends_as_layers: whether embedding and loss take the place of a layer each on the first and last stage.
     keep_gathered: whether inputs gathered from sequence-parallel ranks are kept for the backward pass.
     whole_experts: whether tensor ranks hold whole experts, so that e ranks are runs of t c d.
-    recomputed_layers: of each stage, whose forward pass full recompute repeats; 0 for all (Megatron's block method, all
-        chunks of a stage together).
+    recomputed_layers: of each stage, whose forward pass full recompute repeats; 0 for all (Megatron's block method, the
+        chunks of a stage together, the first ones with one more where they do not divide).
     recompute_group: layers that full recompute repeats together, of which the first one's input is kept (Megatron's
-        uniform method).
+        uniform method); of more than a stage has, those of the stage.
     warnings: what a launch line said that is not used here; comparisons leave it out.
 
     Raises ValueError naming the argument that is out of range or contradicts another.

@@ -60,10 +60,14 @@ def parallelism_comparison(
     Raises
     ------
     ValueError
-        Unless degree divides the batch.
+        Unless degree divides the batch, and for a model with adapters.
     """
     if batch % degree:
         raise ValueError(f"batch is {batch}: give a multiple of degree {degree}")
+    if model.lora_rank:
+        raise ValueError(
+            f"lora_rank is {model.lora_rank}: the table is of models whose weights are all trained, give 0"
+        )
     ways, rows = pure_strategies(degree), []
     for name, strategy in ways.items():
         shape = replace(mixture if name == "EP" else model, vocabulary=1, positions=0)

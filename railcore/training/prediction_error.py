@@ -57,7 +57,7 @@ def expected_error(machine: Machine | str, precision: str = "", mixture: bool = 
 
     It is that of the first of these groups that has runs: the platform in this precision; the platform in a
     precision of the same rate; the platform; GPUs of the same generation in this precision; the generation; all
-    GPUs. Nothing is fitted to runs, so that those looked at while the model was built count as well.
+    GPUs. Nothing is fitted to these runs, so that those looked at while the model was built count as well.
 
     Parameters
     ----------

@@ -119,7 +119,8 @@ def at_spare_power(time_s: Any, full_clock_s: Any, spare_s: Any) -> np.ndarray:
     full_clock_s
         F, of `Machine.at_full_clock` [s].
     spare_s
-        s, by which the spare power shortens them [s]: of other kernels their time times the machine's `spare_power`.
+        s, by which the spare power shortens them [s]: of a layer's other kernels their time times the machine's
+        `layer_spare_power`.
 
     Returns
     -------

@@ -20,7 +20,7 @@ from railcore.training.transformer_memory import EVERY_OPERATOR, RECOMPUTE_MODUL
 
 _SIZES = (16, 128, 1024)  # upper ends of classes of GPUs
 YOURS = "yours"  # use, group and seen of runs that a user adds
-MODELLED = ("fit", "check", "forward")  # uses of runs whose columns describe them
+MODELLED = ("fit", "check", "forward")  # uses of runs that count as evidence
 
 
 class TrainingDuration(NamedTuple):

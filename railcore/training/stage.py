@@ -133,8 +133,10 @@ def stage_costs(
     copied = runtime.eager * replicas_exchange(columns["sharding"], "gradients", "backward")
     rows["copies_s"] = copied * COPY_BYTES / machine.hbm_Bps * sum(most)
     all_ranks = GroupLevels(gpus, 1).in_domains(machine.hb_domain_size)
-    cast_bytes = 0.0 if model.lora_rank else runtime.linear_format(machine).cast_bytes  # adapters stay in bf16
-    rows["once_s"] = cast_bytes / machine.cast_Bps * sum(most)
+    # Adapters stay in bf16; frozen weights that take more than the products' format are cast to it like trained ones.
+    form = runtime.linear_format(machine)
+    cast = sum(most_frozen) * (model.frozen_bytes > form.element_bytes) if model.lora_rank else sum(most)
+    rows["once_s"] = form.cast_bytes / machine.cast_Bps * cast
     rows["once_s"] += ONCE_CALLS * machine.all_reduce_links(0.0, *all_ranks).time_s
     rows["once_s"] += runtime.waiting_operators * host.launch_s
     rows["spread"] = slowest_gpu(machine.rates, gpus)

@@ -46,7 +46,10 @@ def strategy_columns(
     arrays = np.broadcast_arrays(
         *(column_numbers(name, strategies.get(name, _OPTIONAL.get(name))) for name in STRATEGY_COLUMNS)
     )
-    return {name: array.ravel() for name, array in zip(STRATEGY_COLUMNS, arrays, strict=True)}, arrays[0].shape
+    flat = {name: array.ravel() for name, array in zip(STRATEGY_COLUMNS, arrays, strict=True)}
+    if ((flat["recomputed_layers"] > 0) & (flat["recompute_group"] > 1)).any():
+        raise ValueError("recomputed_layers and recompute_group are given together: groups are of all layers, give one")
+    return flat, arrays[0].shape
 
 
 def column_numbers(name: str, values: Any) -> np.ndarray:

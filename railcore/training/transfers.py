@@ -213,7 +213,8 @@ class _Step:
     @cached_property
     def recomputed(self) -> Floats:
         """Layers of each stage that full recompute repeats [p]."""
-        return np.minimum(self.strategy.recomputed_layers or np.inf, self.layers)
+        predicting = self.model.mtp_layers * self._is_last  # are always recomputed
+        return np.minimum(self.strategy.recomputed_layers or np.inf, self.layers - predicting) + predicting
 
     @cached_property
     def mixtures(self) -> Floats:

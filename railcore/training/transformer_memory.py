@@ -20,6 +20,7 @@ from railcore.training.formats import (
     ElementBytes,
 )
 
+SPLIT_INSIDE = ("linear_proj", "linear_fc2")  # products whose inner side tensor ranks split; of others the columns
 WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "mla_up_proj", "moe_act", "mlp", "moe", "shared_experts")
 EVERY_OPERATOR = "op"  # beside them: all of a dense layer but fused attention and every second product with weights
@@ -279,8 +280,9 @@ def rank_parameters(model: Any, tensor: Any = 1, expert: Any = 1, whole_experts:
 def rank_adapters(model: Any, tensor: Any = 1, expert: Any = 1, whole_experts: Any = False) -> RankParameters:
     """Parameters of adapters that one of t tensor and e expert ranks holds of each part of a model.
 
-    r (n + k) / t of a product of n columns and inner side k: k x r and r x n, which tensor ranks split as the product
-    itself. Predicting layers have those of a layer; embeddings and logits none.
+    k x r and r x n of a product of n columns and inner side k, which tensor ranks split as the product itself. What
+    each rank has of the product, such as copied heads of keys, it has of its adapter. Predicting layers have those of a
+    layer; embeddings and logits none.
 
     Parameters
     ----------
@@ -300,20 +302,18 @@ def rank_adapters(model: Any, tensor: Any = 1, expert: Any = 1, whole_experts: A
     is False: then each has its own, as here.
     """
     t, e = np.asarray(tensor, float), np.asarray(expert, float)
+    slices = np.where(whole_experts, 1, t)  # of a routed expert
 
-    def adapters(products: Any) -> int:
-        return model.lora_rank * sum(columns + inner for name, columns, inner in products if model.has_adapter(name))
+    def adapters(products: Any, ranks: Any) -> Any:
+        """Of a rank's products: A over one side, and B over the other, of which one is split already."""
+        ours = [(name in SPLIT_INSIDE, sides) for name, *sides in products if model.has_adapter(name)]
+        return model.lora_rank * sum(sides[inside] + sides[1 - inside] / ranks for inside, sides in ours)
 
-    attention, shared, routed, wide = (
-        adapters(products)
-        for products in (
-            model.attention_products(1),
-            model.feed_forward_products(model.shared_hidden) if model.shared_hidden else (),
-            model.feed_forward_products(model.expert_hidden),
-            model.feed_forward_products(model.ffn_hidden),
-        )
-    )
-    dense, mixture, nothing = (attention + wide) / t, (attention + shared) / t, 0 * t
+    attention = adapters(model.attention_products(t), t)
+    shared = adapters(model.feed_forward_products(model.shared_hidden / t), t) if model.shared_hidden else 0
+    routed = adapters(model.feed_forward_products(model.expert_hidden / slices), slices)
+    wide = adapters(model.feed_forward_products(model.ffn_hidden / t), t)
+    dense, mixture, nothing = attention + wide, attention + shared, 0 * t
     return RankParameters(
         embedding=nothing,
         positions=nothing,
@@ -322,7 +322,7 @@ def rank_adapters(model: Any, tensor: Any = 1, expert: Any = 1, whole_experts: A
         last_norm=nothing,
         dense_layer=dense,
         mixture_layer=mixture,
-        experts=model.experts / e * routed / np.where(whole_experts, 1, t),
+        experts=model.experts / e * routed,
         prediction=model.mtp_layers * (mixture if model.experts else dense),
     )
 
