@@ -77,16 +77,13 @@ _MANY = 10  # runs of a size, from which its sign counts
 def with_families(table: pd.DataFrame) -> pd.DataFrame:
     """The table of runs with `generation` of the GPU, and `family`: the group that errors are judged by.
 
-    family: mixtures; adapters (LoRA); of dense models those on Blackwell, those on Hopper by precision, and those on
-    each other GPU; the user's own runs by themselves.
+    family: mixtures; adapters (LoRA); of dense models those on Hopper by precision, and those on each other generation;
+    the user's own runs by themselves.
     """
-    gpu = table["platform"].map(lambda name: str(catalog.item("platforms", name)["gpu"]))
-    generation = gpu.map(gpu_generation)
+    generation = table["platform"].map(lambda name: gpu_generation(str(catalog.item("platforms", name)["gpu"])))
     precision = table["precision"].replace(SAME_RATE)
-    family = "dense, " + gpu
-    family = family.mask(generation == "Hopper", "dense, " + precision + ", Hopper")
-    family = family.mask(generation == "Blackwell", "dense, Blackwell").mask(table["experts"] > 0, "mixtures")
-    family = family.mask(table["mixture"] == "adapters", "adapters")
+    family = ("dense, " + generation).mask(generation == "Hopper", "dense, " + precision + ", Hopper")
+    family = family.mask(table["experts"] > 0, "mixtures").mask(table["mixture"] == "adapters", "adapters")
     return table.assign(generation=generation, family=family.mask(table["seen"] == YOURS, YOURS))
 
 

@@ -42,15 +42,15 @@ def write(tmp_path):
 def test_exit_status_says_whether_limits_are_met(write, capsys):
     assert main(["plan", write()]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("Our <first> cluster\nRail-optimized trains Llama-3 8B in 14.93 days (published runs differ")
-    assert " for 22.79 k USD" in out
+    assert out.startswith("Our <first> cluster\nRail-optimized trains Llama-3 8B in 16.15 days (published runs differ")
+    assert " for 24.65 k USD" in out
     assert "rail-optimized *" in out and "Best strategy: DP64" in out and err == ""
     assert main(["plan", write("[limits]\ndays = 20\n")]) == 0
     assert "within 20 days" in capsys.readouterr().out
     assert main(["plan", write('[limits]\ndays = 5\npower = "110 kW"\n')]) == 3
     out = capsys.readouterr().out
     assert "Not reachable: no network meets 5 days and 110 kW" in out and " *" not in out
-    assert "misses a limit: days 14.93 days, asked at most" in out
+    assert "misses a limit: days 16.15 days, asked at most" in out
     assert main(["plan", write("[wishes]\ndays = 1\n")]) == 0
     assert main(["plan", write(), write("[limits]\ngpus = 32\n", "b.toml")]) == 3  # one of them is enough
 
