@@ -325,7 +325,7 @@ def test_the_price_of_a_site_is_no_row_of_the_catalog():
 def test_support_of_a_platform_and_a_model():
     table = support("DGX H100", "Llama-3 8B").set_index("what")
     assert support("dgx-h100", "llama 3 8b").set_index("what").equals(table)
-    assert "137 runs of dense models" in table.loc["iteration time", "evidence"]
+    assert "127 runs of dense models" in table.loc["iteration time", "evidence"]
     assert table.loc["published runs of dense models on DGX H100", "grade"] == "measured"
     assert table.loc["price of DGX H100", "grade"] == "assumed"
     assert table.loc["tokens of Llama-3 8B", "evidence"] == "none: give job.tokens"
