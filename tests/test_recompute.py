@@ -332,3 +332,32 @@ def test_both_ends_of_a_pipeline_recompute_as_many_layers():
     assert found.strategy()["recomputed_layers"] == 3
     assert found.best["total_s"].iloc[0] == times[3].total_s
     assert found.best["memory_bytes"].iloc[0] == pytest.approx(times[3].memory_bytes)
+
+
+def test_the_closed_form_on_circuits_lies_between_none_and_all():
+    """Longer backward passes hide more of a change; passes that the host's link bounds end sooner with less kept."""
+    base = Strategy(tensor=4, pipeline=2, data=2, sequence_parallel=True, sharding="weights", recompute="full")
+    plans = [replace(base, recompute="none"), *(replace(base, recomputed_layers=n) for n in (4, 12)), base]
+    box = catalog_machine("DGX H100", hb_domain_size=4)
+    for machine, offload, sign in ((box, "none", -1), (box.changed(host_Bps=2e9), "activations", 1)):
+        options = {"provisioning": True, "global_batch": 16, "offload": offload}
+        changes = [float(overhead_estimate(LLAMA, machine, plan, 0.3, **options).changes_s) for plan in plans]
+        assert (sign * np.diff(changes) > 1e-3).all()
+
+
+def test_recomputed_layers_send_their_tokens_around_the_rings_again():
+    model = replace(LATENT, layers=8, expert_layer_interval=1, shared_hidden=0)
+    base = Strategy(data=8, expert=8, sharding="optimizer", recompute="full")
+    box = catalog_machine("DGX H100", hb_domain_size=2)
+    detours = [
+        float(overhead_estimate(model, box, plan, 0.001, global_batch=8).detour_s)
+        for plan in (replace(base, recompute="none"), replace(base, recomputed_layers=2), base)
+    ]
+    assert detours[1] - detours[0] == pytest.approx((detours[2] - detours[0]) / 4) and detours[2] > detours[0]
+
+
+def test_runs_say_how_many_layers_they_recompute():
+    table = published_runs("check")
+    table = table[table["recomputed_layers"].astype(str).isin(["16", "20"]) & (table["software"] == "torchtitan")]
+    some, every = (predictions(part)["modelled_s"] for part in (table, table.assign(recomputed_layers="")))
+    assert len(table) == 2 and (some < 0.95 * every).all()
