@@ -1,42 +1,45 @@
-"""Cases of iteration_errors.csv: errors of the iteration-time model on published runs, by what was run and where."""
+"""Cases of iteration_errors.csv: what the model says of each published run, and of its job under the best strategy."""
 
 import pandas as pd
 
+from railcore.strategies.best_of_runs import best_of_runs
 from railcore.training.machine import catalog_machine
-from railcore.training.runs import MODELLED, error_summary, joined_runs, predictions, published_runs
+from railcore.training.runs import EVIDENCE, MODELLED, predictions, published_table
 from railcore.training.software import as_runtime
 
 CODE = ("railcore",)
-ROWS = 1  # of a case
-KINDS = ["platform", "precision", "mixture", "seen"]
-Case = tuple[str, str, str, str]  # by KINDS
-RUNS = joined_runs(*map(published_runs, MODELLED))
-GROUPS: dict[Case, pd.DataFrame] = dict(iter(RUNS.groupby(KINDS)))  # type: ignore[arg-type]
+CASE = "case"
+_TABLE = published_table()
+EVERY, RUNS = (_TABLE[_TABLE["use"].isin(uses)] for uses in (EVIDENCE, MODELLED))  # RUNS: strategies it can say
+GROUPS = {", ".join(kind): runs for kind, runs in EVERY.groupby(["platform", "precision", "mixture"])}
 
 
-def cases() -> list[Case]:
+def cases() -> list[str]:
     """All groups of runs."""
     return list(GROUPS)
 
 
-def size(case: Case) -> int:
+def size(case: str) -> int:
     """Runs of the group."""
     return len(GROUPS[case])
 
 
-def key(case: Case) -> tuple:
-    """What the row of a case is computed from, but the code and the sizes of named models."""
-    platform, precision, *_ = case
+def key(case: str) -> tuple:
+    """What the rows of a case are computed from, but the code and the sizes of named models."""
+    platform, precision, _ = case.split(", ")
     machine = sorted(catalog_machine(platform, precision).values.items())
     runs = GROUPS[case].drop(columns=["note", "kind"])
-    return case, machine, runs.to_csv(index=False), list(map(as_runtime, sorted(set(runs["runtime"]))))
+    return case, machine, runs.to_csv(), list(map(as_runtime, sorted(set(runs["runtime"]))))
 
 
-def run(case: Case) -> pd.DataFrame:
-    """The row of one case."""
-    return error_summary(predictions(GROUPS[case]), KINDS)
+def run(case: str) -> pd.DataFrame:
+    """The rows of one case."""
+    runs = GROUPS[case]
+    modelled = predictions(runs[runs["use"].isin(MODELLED)])["modelled_s"].reindex(runs.index)
+    columns = {"case": case, "run": runs.index, "modelled_s": modelled, "best_s": best_of_runs(runs)}
+    return pd.DataFrame(columns).reset_index(drop=True)
 
 
-def named(case: Case) -> str:
+def named(case: str) -> str:
     """A case in a line."""
-    return f"{', '.join(case)}: {size(case)} runs"
+    return f"{case}: {size(case)} runs"

@@ -28,6 +28,7 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).parent))
 
 import claim_inputs
+import error_spreads
 import iteration_errors
 import level_errors
 import mechanism_effects
@@ -43,6 +44,7 @@ from railcore.catalog import files
 TABLES: dict[str, ModuleType] = {
     "claim_inputs": claim_inputs,
     "iteration_errors": iteration_errors,
+    "error_spreads": error_spreads,  # of the table before it
     "level_errors": level_errors,
     "mechanism_effects": mechanism_effects,
     "photonic_runs": photonic_runs,

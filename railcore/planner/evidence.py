@@ -5,14 +5,12 @@ from collections.abc import Sequence
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog import files
-from railcore.catalog.tables import read_csv
 from railcore.network.price_books import PriceBook, rows_of_book
 from railcore.network.reliability import failure_rows
 from railcore.planner.answer import Answer
 from railcore.planner.case import Case
 from railcore.training.machine import FORMATS, Machine, catalog_machine
-from railcore.training.prediction_error import ExpectedError, expected_error, iteration_errors
+from railcore.training.prediction_error import expected_error, published_errors
 
 _BOOK_FIELDS = {"switch": "port", "circuit switch": "circuit_port", "transceiver": "transceiver", "copper cable": "dac"}
 GRADES = ("measured", "datasheet", "paper", "derived", "assumed", "given")  # the surest first; given by the user
@@ -91,11 +89,6 @@ def source_text(rows: Sequence[catalog.Value], most: int = 4) -> str:
     return "; ".join([*texts, *more])
 
 
-def error_of(case: Case) -> ExpectedError:
-    """Expected error of the case's iteration times: that of the nearest runs of notebook 06."""
-    return expected_error(case.machine, mixture=bool(case.model.experts))
-
-
 def support(platform: str, model: str, precision: str = "bf16") -> pd.DataFrame:
     """What evidence there is for a platform and a model of the catalog.
 
@@ -107,18 +100,23 @@ def support(platform: str, model: str, precision: str = "bf16") -> pd.DataFrame:
     machine, sizes = catalog_machine(platform, precision), catalog.item("models", model)
     box, mixture = catalog.item("platforms", platform), "experts" in sizes
     rows: list[tuple[str, str, str]] = []
-    error = expected_error(machine, mixture=mixture)
-    rows.append(("iteration time", f"expect {error}", "measured"))
-    family = "experts" if mixture else "dense"
-    table = iteration_errors()
-    here = table[(table["platform"] == platform) & (table["mixture"] == family)]
-    runs = ", ".join(f"{int(count)} in {name}" for name, count in here.groupby("precision")["runs"].sum().items())
+    for answer, words in (("best", "the best strategy"), ("strategy", "a given strategy")):
+        error = expected_error(model, machine, machine.hb_domain_size, answer=answer)
+        rows.append((f"measured over modelled time of {words}", str(error), "measured" if error.runs else "none"))
+    published, family = published_errors(), "experts" if mixture else "dense"
+    of_kind = published[published["mixture"] == family]
     kind = "mixtures" if mixture else "dense models"
-    rows.append((f"published runs of {kind} on {platform}", runs or "none", "measured" if runs else "none"))
-    published = [row for row in read_csv(files.data("measured/iterations.csv")) if row["model"] == model]
-    on = sorted({row["platform"] for row in published})
-    told = f"{len(published)}, on {', '.join(on)}" if published else "none"
-    rows.append((f"published runs of {model}", told, "measured" if published else "none"))
+    of_model = published[published["model"] == model]
+    for words, runs, by in (
+        (f"{kind} on {platform}", of_kind[of_kind["platform"] == platform], "precision"),
+        (f"{kind} on {machine.gpu} by software", of_kind[of_kind["gpu"] == machine.gpu], "runtime"),
+        (f"{model} by platform", of_model, "platform"),
+    ):
+        told = ", ".join(
+            f"{count} {'in' if by == 'precision' else 'on' if by == 'platform' else 'with'} {name}"
+            for name, count in runs.groupby(by).size().items()
+        )
+        rows.append((f"published runs of {words}", told or "none", "measured" if told else "none"))
     for name, item in (("platform", box), ("GPU", catalog.item("gpus", machine.gpu))):
         rows.append((f"{name} {item.name}", _kinds_text(item.rows), _weakest(item.rows)))
     shares = catalog.item("efficiencies", machine.gpu)

@@ -24,7 +24,7 @@ from railcore.planner.answer import (
 from railcore.planner.candidates import AnyFabric, Candidate
 from railcore.planner.case import Case
 from railcore.planner.choice import missed_limits, rank_number
-from railcore.planner.evidence import error_of, grade_of, rows_behind, source_text
+from railcore.planner.evidence import grade_of, rows_behind, source_text
 from railcore.planner.find import racks_found
 from railcore.planner.network_slowdowns import network_shares
 from railcore.planner.shown_numbers import NUMBERS

@@ -1,38 +1,107 @@
-"""The error that a modelled iteration time has to expect: that of published runs on the same GPU, or the nearest."""
+"""The error of a modelled iteration time: an interval from published runs, and from a user's own.
+
+An answer is of a given strategy, or of the best of all. The first is held against runs with their own strategy, the
+second against the best published time of each job, beside our best for it. Intervals hold what a place not seen has
+measured, in nine of ten places or in half of them: `vote_quantiles` says how.
+"""
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from railcore import catalog
 from railcore.catalog import files
+from railcore.catalog.arguments import Count
 from railcore.catalog.checks import one_of
-from railcore.training.machine import PRECISIONS, Machine, catalog_machine
+from railcore.catalog.units import counted, number, show
+from railcore.training.error_spreads import ErrorSpreads, Floats, KnownErrors, vote_quantiles, with_places
+from railcore.training.machine import Machine, as_machine
+from railcore.training.runs import EVIDENCE, YOURS, published_table
+from railcore.training.runtime import Runtime
+from railcore.training.software import as_runtime
+from railcore.training.transformer import Transformer, as_model
 
 SAME_RATE = {"mxfp8": "fp8"}  # with scales of blocks, at the same rate
+ANSWERS = {"strategy": "modelled_s", "best": "best_s"}  # what an answer is of, and its column of modelled times
+SOLVED_FROM = "looked at"  # runs from which spreads are solved
 _GENERATIONS = {"V": "Volta", "A": "Ampere", "H": "Hopper", "B": "Blackwell", "R": "Rubin", "MI": "CDNA"}
-_TABLE = "derived/iteration_errors.csv"
+_KINDS = {"dense": "dense models", "experts": "mixtures of experts", "adapters": "models with adapters"}
+# What makes runs of one place a job, whose best time is the one that an answer of the best strategy is held against.
+_JOB = ["place", "mixture", "model", "layers", "hidden", "seq_len", "experts", "precision", "gpus", "global_batch"]
+_JOB += ["lora_rank", "frozen_bytes", "nic_gbps"]
+_FAR = 2.0  # times as many GPUs as the largest run like it has, from which a statement says so
 
 
 class ExpectedError(NamedTuple):
-    """Mean absolute error of the runs nearest to a prediction.
+    """What measured times are expected to be, over the modelled one.
 
-    error, largest: mean and largest absolute error, as shares of the measured time.
-    runs: how many.
-    group: which runs these are, in words; also where none of them is on the same GPU.
-    same_gpu: whether some are.
+    low, lower, middle, upper, high: 5, 25, 50, 75 and 95% of measured / modelled.
+    runs, largest: runs like it (this kind of model, GPU and precision), and GPUs of the largest; 0 without any.
+    places: whose they are on which platform, how many.
+    nearest: the published run nearest to it, a row of `published_errors`.
+    order: of pairs of published runs of one job, in which the faster one is modelled faster too, the share; pairs: how
+        many.
+    own: own runs that are counted.
+    missing: what has no runs, in words.
+    kind: of model, in words. answer: of ANSWERS.
+    log_middle, log_spread: of log(measured / modelled), for draws.
     """
 
-    error: float
-    largest: float
+    low: float
+    lower: float
+    middle: float
+    upper: float
+    high: float
     runs: int
-    group: str
-    same_gpu: bool
+    largest: int
+    places: int
+    nearest: pd.Series
+    order: float
+    pairs: int
+    own: int
+    missing: tuple[str, ...]
+    kind: str
+    answer: str
+    log_middle: float
+    log_spread: float
+
+    @property
+    def evidence(self) -> str:
+        """What the interval rests on, in words."""
+        like = "no run like it"
+        if self.runs:
+            like = f"{counted(self.runs, 'runs')} like it, the largest on {self.largest:,} GPUs"
+        if self.own:
+            like = f"{counted(self.own, 'runs')} of yours, and {like}"
+        return like + "".join(f"; {text}" for text in self.missing)
+
+    @property
+    def nearest_run(self) -> str:
+        """The nearest published run in words, with our best for its job."""
+        run = self.nearest
+        text = f"{run['software']}: {run['model']} on {run['gpus']:,} GPUs of {run['platform']}"
+        times = f"{show(run['measured_iteration_s'], 's', 3)}, ours {show(run['best_s'], 's', 3)}"
+        return f"{text}, {times} ({100 * (run['best_s'] / run['measured_iteration_s'] - 1):+.0f}%)"
+
+    def between(self, modelled: float, unit: str) -> str:
+        """The interval of a modelled quantity that goes with the time, in words."""
+        low, high = (show(modelled * end, unit, 3) for end in (self.low, self.high))
+        return f"between {low} and {high} in nine of ten cases"
+
+    def draws(self, count: int, seed: int) -> Floats:
+        """Random factors, measured over modelled; of `count` equal parts of the probability each gives one."""
+        random = np.random.default_rng([seed, 62])
+        share = (random.permutation(count) + random.random(count)) / count
+        side = np.abs(2 * share - 1)
+        return np.exp(self.log_middle + np.sign(share - 0.5) * scores(self.answer, side) * self.log_spread)
 
     def __str__(self) -> str:
-        return f"{self.error:.1%} on average and {self.largest:.1%} at most ({self.group})"
+        half = f"{number(self.lower, 3)} to {number(self.upper, 3)} in half"
+        range_ = f"{number(self.low, 3)} to {number(self.high, 3)} times the modelled in nine of ten cases, {half}"
+        return f"{range_} ({self.evidence})"
 
 
 def gpu_generation(gpu: str) -> str:
@@ -44,71 +113,185 @@ def gpu_generation(gpu: str) -> str:
     return _GENERATIONS.get(letters[1], gpu) if letters else gpu
 
 
-def iteration_errors() -> pd.DataFrame:
-    """Stored errors of the iteration-time model, a row for each platform, precision, mixture and seen.
-
-    Columns runs, mean_error, mean_absolute_error, largest_error besides; data/README.md has what they mean.
+@cache
+def published_errors() -> pd.DataFrame:
+    """Published runs with `gpu`, `place`, and stored times: modelled_s (own strategy; blank where none can be said)
+    and best_s (of all strategies with the run's software). Columns otherwise as of `published_runs`.
     """
-    return pd.read_csv(files.data(_TABLE))
+    stored = pd.read_csv(files.data("derived/iteration_errors.csv"), index_col="run")
+    table = with_places(published_table())
+    table = table[table["use"].isin(EVIDENCE)]
+    return table.join(stored[["modelled_s", "best_s"]])
 
 
-def expected_error(machine: Machine | str, precision: str = "", mixture: bool = False) -> ExpectedError:
-    """Error that a modelled iteration time has to expect, from published runs.
+def errors_of(table: pd.DataFrame, answer: str) -> pd.DataFrame:
+    """Runs that an answer is held against, with `log_error`, log(measured / modelled).
 
-    It is that of the first of these groups that has runs: the platform in this precision; the platform in a
-    precision of the same rate; the platform; GPUs of the same generation in this precision; the generation; all
-    GPUs. Nothing is fitted to these runs, so that those looked at while the model was built count as well.
+    table: with the columns of `published_errors`. answer: of ANSWERS; for "best" only the best run of each job at a
+    place is left.
+    """
+    modelled = table[ANSWERS[one_of("answer", answer, ANSWERS)]]
+    table = table.assign(log_error=np.log(table["measured_iteration_s"] / modelled)).dropna(subset=["log_error"])
+    if answer == "strategy" or table.empty:
+        return table
+    jobs = table.astype(dict.fromkeys(_JOB, str)).groupby(_JOB, sort=False)["measured_iteration_s"]
+    return table.loc[sorted(jobs.idxmin())]
+
+
+@cache
+def published_spreads(answer: str) -> ErrorSpreads:
+    """How alike the errors of published runs are, from data/derived/error_spreads.csv."""
+    table = pd.read_csv(files.data("derived/error_spreads.csv")).set_index("answer")
+    return ErrorSpreads(*table.loc[one_of("answer", answer, ANSWERS), list(ErrorSpreads._fields)].astype(float))
+
+
+def known_errors(answer: str, own: pd.DataFrame | None = None) -> KnownErrors:
+    """Errors of published runs, and of own ones, with the columns of `published_errors`."""
+    if own is None or own.empty:
+        return _published(answer)
+    table = pd.concat([errors_of(each, answer) for each in (published_errors(), own)], ignore_index=True)
+    return KnownErrors(table, table["log_error"], published_spreads(answer))
+
+
+@cache
+def _published(answer: str) -> KnownErrors:
+    table = errors_of(published_errors(), answer)
+    return KnownErrors(table, table["log_error"], published_spreads(answer))
+
+
+@cache
+def _score_table(answer: str) -> tuple[Floats, Floats]:
+    known = _published(answer)
+    middle, spread = known.left_out(known.table["place"])
+    return np.abs(known.logs - middle) / spread, known.table["place"].to_numpy()
+
+
+def scores(answer: str, shares: Any) -> Floats:
+    """Multiples of the spread that hold these shares of runs of a place that is left out (`vote_quantiles`)."""
+    return vote_quantiles(*_score_table(answer), shares)
+
+
+def expected_error(
+    model: Transformer | str,
+    machine: Machine | str,
+    gpus: Count,
+    runtime: Runtime | str | None = None,
+    answer: str = "best",
+    own: pd.DataFrame | None = None,
+) -> ExpectedError:
+    """What a measured iteration time is expected to be, over the modelled one, from published and own runs.
+
+    The errors log(measured / modelled) of all runs are known, and how alike two are by what they share: place, GPU,
+    precision, software, model, kind of model. From them follow the middle and the spread of this one's error
+    (`error_spreads.KnownErrors`). The interval is as many spreads wide as it takes to hold 50 or 90% of published runs
+    whose place is left out, each place counting once (`vote_quantiles`). What has no runs widens it: a GPU, a model, a
+    precision, software, or many more GPUs than runs at one place had.
 
     Parameters
     ----------
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
     machine
-        A `Machine`, or the name of a platform in the catalog.
-    precision
-        Number format of the linear layers; by default the machine's, bf16 for a name.
-    mixture
-        Whether the model has experts: dense models and mixtures are never mixed.
+        GPU with its links: a `Machine`, or the name of a platform in the catalog, then in bf16.
+    gpus
+        Of the job.
+    runtime
+        Training software: a `Runtime`, or its name in the catalog; None for the newest for the GPU.
+    answer
+        "best" for the time of the best of all strategies, "strategy" for that of a given one.
+    own
+        Runs of your own with the columns of `published_errors`; None for none.
 
     Returns
     -------
-    Mean and largest error [share of the published time], the number of runs, and the group that they are of.
+    An `ExpectedError`: quantiles of measured / modelled, and what they rest on.
 
     Raises
     ------
     ValueError
-        For another precision; UnknownName for a platform, and for a precision that its GPU lacks.
+        For another answer; UnknownName for a model, a platform or a runtime.
 
     Examples
     --------
     >>> import railcore as rc
-    >>> error = rc.expected_error("DGX H100", "bf16")
-    >>> error.same_gpu, 0 < error.error < error.largest
-    (True, True)
+    >>> error = rc.expected_error("Llama-3 70B", "DGX H100", 1024)
+    >>> error.low < error.middle < error.high
+    True
     """
-    platform, default = (machine, "bf16") if isinstance(machine, str) else (machine.platform, machine.precision)
-    precision = one_of("precision", precision or default, PRECISIONS)
-    # A machine that was given field by field is of no platform.
-    gpu = catalog_machine(platform, precision).gpu if platform or isinstance(machine, str) else machine.gpu
-    generation = gpu_generation(gpu)
-    table = iteration_errors()
-    table = table[table["mixture"] == ("experts" if mixture else "dense")]
-    table = table.assign(gpu=[str(catalog.item("platforms", name)["gpu"]) for name in table["platform"]])
-    for place, part in _nearest(table, platform, precision, generation):
-        if not part.empty:
-            runs, family = int(part["runs"].sum()), "mixtures of experts" if mixture else "dense models"
-            error = float((part["mean_absolute_error"] * part["runs"]).sum() / runs)
-            same_gpu = gpu in set(part["gpu"])
-            words = f"{runs} run{'s' * (runs > 1)} of {family} {place}{'' if same_gpu else f', none of them on {gpu}'}"
-            return ExpectedError(error, float(part["largest_error"].max()), runs, words, same_gpu)
-    raise ValueError(f"data/{_TABLE} has no runs of {'mixtures' if mixture else 'dense models'}: restore it from git")
+    model, machine = as_model(model), as_machine(machine)
+    kind = "experts" if model.experts else "adapters" if model.lora_rank else "dense"
+    software = as_runtime(runtime, machine).name
+    job = {"mixture": kind, "runtime": software, "gpu": machine.gpu, "precision": machine.precision}
+    job |= {"model": model.name, "gpus": int(gpus), "place": f"{YOURS}, {machine.platform}"}
+    known = known_errors(answer, own)
+    middle, spread = (float(values[0]) for values in known.expected(pd.DataFrame([job])))
+    half, most = scores(answer, (0.5, 0.9))
+    ends = np.exp(middle + spread * np.array([-most, -half, 0.0, half, most]))
+    table = errors_of(published_errors(), answer)
+    of_kind = table[table["mixture"] == kind]
+    like = of_kind[(of_kind["gpu"] == machine.gpu) & (of_kind["precision"] == machine.precision)]
+    order, pairs = choice_order(kind)
+    return ExpectedError(
+        *map(float, ends),
+        runs=len(like),
+        largest=int(like["gpus"].max()) if len(like) else 0,
+        places=like["place"].nunique(),
+        nearest=_nearest(of_kind, job),
+        order=order,
+        pairs=pairs,
+        own=0 if own is None else len(errors_of(own, answer)),
+        missing=tuple(_missing(table, of_kind, like, job)),
+        kind=_KINDS[kind],
+        answer=answer,
+        log_middle=middle,
+        log_spread=spread,
+    )
 
 
-def _nearest(table: pd.DataFrame, platform: str, precision: str, generation: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Groups of runs with their names in words, the nearest first."""
-    alike = table["precision"].replace(SAME_RATE) == SAME_RATE.get(precision, precision)
-    here, related = table["platform"] == platform, table["gpu"].map(gpu_generation) == generation
-    yield f"in {precision} on {platform}", table[here & (table["precision"] == precision)]
-    yield f"in {SAME_RATE.get(precision, precision)} of any scales on {platform}", table[here & alike]
-    yield f"in any precision on {platform}", table[here]
-    yield f"in {precision} on {generation}", table[related & alike]
-    yield f"in any precision on {generation}", table[related]
-    yield "on any GPU", table
+def _missing(table: pd.DataFrame, of_kind: pd.DataFrame, like: pd.DataFrame, job: dict[str, Any]) -> Sequence[str]:
+    """What has no published runs, in words."""
+    gpu, precision, gpus = job["gpu"], job["precision"], job["gpus"]
+    on_gpu = of_kind[of_kind["gpu"] == gpu]
+    words = []
+    if on_gpu.empty:
+        words.append(f"no published run of {_KINDS[job['mixture']]} on {gpu}")
+    elif like.empty:
+        words.append(f"none in {precision} on {gpu}")
+    if not (on_gpu["runtime"] == job["runtime"]).any():
+        words.append(f"none with the software {job['runtime']} there")
+    if not (table["model"] == job["model"]).any():
+        words.append(f"none of {job['model']}")
+    if len(like) and gpus > _FAR * like["gpus"].max():
+        words.append(f"none on nearly as many as {gpus:,} GPUs")
+    return words
+
+
+def _nearest(of_kind: pd.DataFrame, job: dict[str, Any]) -> pd.Series:
+    """The published run that shares most: model, GPU, precision, then software; of these the nearest in GPUs."""
+    away = [of_kind[name] != job[name] for name in ("model", "gpu", "precision")]
+    doublings = np.abs(np.log2(of_kind["gpus"] / job["gpus"])).round(6)
+    order = np.lexsort([of_kind["runtime"] != job["runtime"], doublings, *away[::-1]])
+    return of_kind.iloc[order[0]]
+
+
+@cache
+def choice_order(kind: str = "") -> tuple[float, int]:
+    """Of pairs of published runs of one job with different strategies, the share whose faster one is modelled faster
+    too, each place counting once; and the pairs. kind: dense, experts or adapters; "" for all.
+    """
+    table = published_errors().dropna(subset=["modelled_s"])
+    table = table[table["mixture"] == kind] if kind else table
+    votes, pairs = [], 0
+    for _, of_place in table.groupby("place"):
+        right = [
+            np.sign(np.subtract.outer(*[jobs["measured_iteration_s"].to_numpy()] * 2))[above]
+            == np.sign(np.subtract.outer(*[jobs["modelled_s"].to_numpy()] * 2))[above]
+            for _, jobs in of_place.groupby([*_JOB[1:], "runtime"])
+            for above in [np.triu_indices(len(jobs), 1)]
+            if len(jobs) > 1
+        ]
+        if right:
+            of_pairs = np.concatenate(right)
+            votes.append(of_pairs.mean())
+            pairs += len(of_pairs)
+    return (float(np.mean(votes)) if votes else float("nan")), pairs

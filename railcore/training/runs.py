@@ -21,6 +21,7 @@ from railcore.training.transformer_memory import EVERY_OPERATOR, RECOMPUTE_MODUL
 _SIZES = (16, 128, 1024)  # upper ends of classes of GPUs
 YOURS = "yours"  # use, group and seen of runs that a user adds
 MODELLED = ("fit", "check", "forward")  # uses of runs that count as evidence
+EVIDENCE = (*MODELLED, "outside")  # with runs whose strategy the model cannot say
 
 
 class TrainingDuration(NamedTuple):
@@ -84,9 +85,14 @@ def published_runs(use: str = "fit") -> pd.DataFrame:
     "forward"; "yours" of runs that a user adds).
     Raises ValueError for another use.
     """
-    table = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)
+    table = published_table()
     one_of("use", use, sorted(set(table["use"])))
-    return with_groups(table[table["use"] == use].reset_index(drop=True))
+    return table[table["use"] == use].reset_index(drop=True)
+
+
+def published_table() -> pd.DataFrame:
+    """All rows of data/measured/iterations.csv, by their number, with the columns that `published_runs` adds."""
+    return with_groups(pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False))
 
 
 def with_groups(table: pd.DataFrame) -> pd.DataFrame:
@@ -183,10 +189,16 @@ def joined_runs(*tables: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([table for table in tables if not table.empty], ignore_index=True)
 
 
-def _used_domains(machine: Machine, gpus: int) -> Machine:
-    """The machine with as many GPUs of each HB domain as divide the run: 64 of 72 on 256 GPUs."""
-    used = next(size for size in range(min(machine.hb_domain_size, gpus), 0, -1) if gpus % size == 0)
-    return machine.changed(hb_domain_size=used)
+def _machine_of(row: Any, machine: Machine) -> Machine:
+    """The machine of a run: as many GPUs of each HB domain as divide it (64 of 72 on 256 GPUs), and its own NICs."""
+    used = next(size for size in range(min(machine.hb_domain_size, row.gpus), 0, -1) if row.gpus % size == 0)
+    machine = machine.changed(hb_domain_size=used)
+    return machine.changed(nic_Bps=float(row.nic_gbps) * units.Gbps) if row.nic_gbps else machine
+
+
+def job_of(row: Any) -> tuple[Transformer, Machine, Runtime]:
+    """Model, machine and software of a run, with the columns of data/measured/iterations.csv as attributes."""
+    return _model(row), _machine_of(row, catalog_machine(row.platform, row.precision)), _runtime(row)
 
 
 def predictions(
@@ -218,9 +230,7 @@ def predictions(
     if altered:
         machines = {kind: altered(machine) for kind, machine in machines.items()}
     for row in table.itertuples():
-        machine = _used_domains(machines[row.platform, row.precision], row.gpus)
-        if row.nic_gbps:
-            machine = machine.changed(nic_Bps=float(row.nic_gbps) * units.Gbps)
+        machine = _machine_of(row, machines[row.platform, row.precision])
         software = replace(_runtime(row), **(runtime or {}))
         estimate = iteration_times(_model(row), machine, _strategy(row), software, global_batch=row.global_batch)
         memory, seconds = estimate.memory_bytes.item(), estimate.total_s.item()

@@ -1,0 +1,24 @@
+"""The best strategy for the job of a measured run: same model, GPUs, batch, precision and software."""
+
+import numpy as np
+import pandas as pd
+
+from railcore.strategies.parts import search
+from railcore.training.runs import job_of
+
+
+def best_of_runs(table: pd.DataFrame) -> np.ndarray:
+    """Iteration time of the best strategy for the job of each run [s]; NaN where none fits.
+
+    table: runs with the columns of data/measured/iterations.csv; jobs that are there several times are searched once.
+    """
+    times: dict[tuple, float] = {}
+    found = []
+    for row in table.itertuples():
+        model, machine, runtime = job_of(row)
+        job = (model, machine, int(row.gpus), int(row.global_batch), runtime)
+        if job not in times:
+            best = search(*job[:4], runtime=runtime, top=1, only_best=True).best
+            times[job] = float(best["total_s"].iloc[0]) if len(best) else float("nan")
+        found.append(times[job])
+    return np.array(found, float)

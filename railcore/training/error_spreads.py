@@ -1,0 +1,164 @@
+"""How alike the errors of the iteration-time model are, and what those of some runs say of another answer.
+
+The error of a run is y = log(measured / modelled). It is a sum of independent parts, each common to the runs that share
+something: a kind of model, a runtime, a GPU, a place, ... (`ErrorSpreads`). Two runs are the more alike the more they
+share. So an answer on a GPU, with software or a model of which nothing was published is expected less exactly than one
+that has runs, and a user's own runs at a place say more of this place than those of others.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+
+from railcore import catalog
+
+FEW_GPUS = 64  # from which doublings are counted
+_LARGEST_LOG = 0.4  # a run that is 1.5 times off or more counts as that when spreads are solved
+_BOUNDS = np.log([1e-3, 1.0])  # of a spread
+_JITTER = 1e-6  # added to the variance of a run, for runs of the same job
+Floats = NDArray[np.float64]
+
+
+class ErrorSpreads(NamedTuple):
+    """Standard deviations of the parts of log(measured / modelled), by what runs share.
+
+    kind: dense, mixture of experts, or adapters.
+    software: runtime of the catalog.
+    gpu; precision: of this GPU, by kind.
+    place: whose runs on which platform, by kind.
+    model; place_model: at this place, in this precision.
+    growth: by place, for each doubling of GPUs from 64 on.
+    run: what no other run tells.
+    mixture: the same, for mixtures in addition.
+    """
+
+    kind: float
+    software: float
+    gpu: float
+    precision: float
+    place: float
+    model: float
+    place_model: float
+    growth: float
+    run: float
+    mixture: float
+
+
+def with_places(table: pd.DataFrame) -> pd.DataFrame:
+    """Runs with `gpu`, and `place`: whose runs on which platform."""
+    gpus = {name: str(catalog.item("platforms", name)["gpu"]) for name in table["platform"].unique()}
+    return table.assign(gpu=table["platform"].map(gpus), place=table["software"] + ", " + table["platform"])
+
+
+def shared(one: pd.DataFrame, other: pd.DataFrame) -> Floats:
+    """What runs share, shape (spreads, len(one), len(other)): 1, 0, or for growth a product of doublings.
+
+    Of the last two spreads nothing is shared: they are of a run with itself (`own_shares`).
+    one, other: with columns mixture, runtime, gpu, precision, place, model and gpus.
+    """
+
+    def same(*columns: str) -> Floats:
+        keys = pd.concat([one[[*columns]], other[[*columns]]]).astype(str).agg("\n".join, axis=1)
+        codes = pd.factorize(keys)[0]
+        return (codes[: len(one), None] == codes[len(one) :]).astype(float)
+
+    at_place = same("place", "mixture")
+    doublings = [np.log2(table["gpus"].to_numpy(float) / FEW_GPUS) for table in (one, other)]
+    nothing = np.zeros_like(at_place)
+    parts = [same("mixture"), same("runtime"), same("gpu"), same("gpu", "precision", "mixture"), at_place]
+    parts += [same("model"), same("place", "model", "precision"), same("place") * np.outer(*doublings)]
+    return np.array([*parts, nothing, nothing])
+
+
+def own_shares(table: pd.DataFrame) -> Floats:
+    """What a run shares with itself, shape (spreads, runs)."""
+    each = np.ones(len(table))
+    doublings = np.log2(table["gpus"].to_numpy(float) / FEW_GPUS)
+    return np.array([*[each] * 7, doublings**2, each, each * (table["mixture"] == "experts")])
+
+
+def covariance(one: pd.DataFrame, other: pd.DataFrame, spreads: ErrorSpreads) -> Floats:
+    """Covariance of the errors of runs with those of other runs, shape (len(one), len(other))."""
+    return np.tensordot(np.square(spreads), shared(one, other), 1)
+
+
+def _with_itself(table: pd.DataFrame) -> Floats:
+    """`shared` of runs with themselves, and on the diagonal `own_shares`."""
+    parts = shared(table, table)
+    for part, own in zip(parts, own_shares(table), strict=True):
+        np.fill_diagonal(part, own)
+    return parts
+
+
+class KnownErrors:
+    """Errors of runs, from which those of other answers are expected.
+
+        m = c' K^-1 y,   s^2 = k - c' K^-1 c
+
+    with y the errors of n runs, K their covariance (n, n), c that of an answer with them, and k the answer's variance.
+
+    table: runs, with the columns of `shared`. logs: y. spreads: how alike runs are.
+    """
+
+    def __init__(self, table: pd.DataFrame, logs: ArrayLike, spreads: ErrorSpreads) -> None:
+        self.table, self.logs, self.spreads = table, np.asarray(logs, float), spreads
+        known = np.tensordot(np.square(spreads), _with_itself(table), 1) + _JITTER * np.eye(len(table))
+        self._inverse = np.linalg.inv(known)
+        self._weights = self._inverse @ self.logs
+
+    def expected(self, answers: pd.DataFrame) -> tuple[Floats, Floats]:
+        """Middle m and spread s of the errors of answers, given with the columns of `shared`."""
+        toward = covariance(answers, self.table, self.spreads)
+        variance = np.square(self.spreads) @ own_shares(answers)
+        left = variance - np.einsum("ij,jk,ik->i", toward, self._inverse, toward, optimize=True)
+        return toward @ self._weights, np.sqrt(np.maximum(left, _JITTER))
+
+    def left_out(self, places: ArrayLike) -> tuple[Floats, Floats]:
+        """Middle and spread of each run's error without the runs of its place. places: of each run."""
+        middle, spread = np.zeros_like(self.logs), np.zeros_like(self.logs)
+        for rows in pd.Series(np.asarray(places)).groupby(np.asarray(places)).indices.values():
+            inside = np.linalg.inv(self._inverse[np.ix_(rows, rows)])
+            middle[rows] = self.logs[rows] - inside @ self._weights[rows]
+            spread[rows] = np.sqrt(np.diag(inside))
+        return middle, spread
+
+
+def vote_quantiles(values: ArrayLike, places: ArrayLike, shares: ArrayLike) -> Floats:
+    """Values below which these shares of the votes lie. Every place has one vote, shared by its runs.
+
+    One vote more is that of a place not seen, above all values: shares that reach into it have the largest value.
+    So a new place's run is below the quantile of a share p with at least this probability, if places are alike. It
+    takes 1 / (1 - p) - 1 places. Source: hierarchical conformal prediction, Lee, Barber and Willett 2023
+    (arXiv:2306.06342); groups of one exchangeable run are those of Dunn, Wasserman and Ramdas 2018 (arXiv:1809.07441).
+    """
+    values, places = np.asarray(values, float), pd.Series(np.asarray(places))
+    votes = 1 / places.groupby(places).transform("size").to_numpy(float)
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(votes[order])
+    reached = np.searchsorted(below, np.asarray(shares) * (below[-1] + 1) * (1 - 1e-12))
+    return values[order][np.minimum(reached, len(values) - 1)]
+
+
+def solved_spreads(table: pd.DataFrame, logs: ArrayLike) -> ErrorSpreads:
+    """Spreads under which the errors of runs are most likely, to 0.001.
+
+    The log likelihood is -(log|K| + y' K^-1 y) / 2, with y and K as in `KnownErrors`.
+    """
+    parts, y = _with_itself(table), np.clip(np.asarray(logs, float), -_LARGEST_LOG, _LARGEST_LOG)
+    flat = parts.reshape(len(parts), -1)
+
+    def unlikeliness(log_spreads: Floats) -> tuple[float, Floats]:
+        """Minus the log likelihood, and its slope by the logs of the spreads."""
+        variances = np.exp(2 * log_spreads)
+        known = np.tensordot(variances, parts, 1) + _JITTER * np.eye(len(y))
+        inverse = np.linalg.inv(known)
+        pulled = inverse @ y
+        value = (np.linalg.slogdet(known)[1] + y @ pulled) / 2
+        return value, variances * (flat @ (inverse - np.outer(pulled, pulled)).ravel())
+
+    start = np.full(len(parts), np.log(0.07))
+    best = minimize(unlikeliness, start, jac=True, method="L-BFGS-B", bounds=[_BOUNDS] * len(start))
+    return ErrorSpreads(*np.exp(best.x).round(3).tolist())
