@@ -97,7 +97,7 @@ def _network_share() -> float:
     return float("nan") if best is None else 100 * best.numbers["network_usd"] / best.numbers["purchase_usd"]
 
 
-_RATES = "Our rates are those of one run on 16,384 H100; Meta's research clusters failed far more often at small sizes."
+_RATES = "Our rates are means of several clusters; Meta's research clusters failed far more often at small sizes."
 _PRICES = (
     "Our book has street prices of switches and optics of 2025; the publication's follow the Slim Fly paper's method."
 )

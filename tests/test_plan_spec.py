@@ -608,6 +608,7 @@ EFFECTS = {  # a value of each key that changes what a plan says
     **{"operation.years": 3, "operation.electricity": "1 USD/kWh", "operation.pue": 1.5, "operation.load": 0.5},
     **{"operation.carbon": "1 kg/kWh", "operation.failures": "low", "operation.checkpoint": "50 s"},
     **{"operation.restart": "50 s", "operation.contingency": 0.5},
+    **{"operation.checkpoint_interval": "2 h", "operation.spares": 8, "operation.stops": 1},
     **{"site.near": "Chicago", "site.within": "20 km", "site.states": ["Ohio"], "site.authorities": ["MISO"]},
     **{"site.most_people": 10, "site.people_within": "500 km", "site.radius": "5 km", "site.places": 2},
     **{"site.rule": "installed", "wishes.rank": "power"},

@@ -18,6 +18,7 @@ from railcore.datacenter.rack_network import CountedNetwork, PricedNetwork
 from railcore.datacenter.sizing import Sizing, datacenter_size
 from railcore.network.bill import bill_counts, bill_table
 from railcore.network.cost import total_cost
+from railcore.network.reliability import host_gpus, hosts_to_spare
 from railcore.network.topology.photonic import PhotonicRails, ring_lengths
 from railcore.network.topology.rails import RailFabric
 from railcore.photonics.circuit_search import best_on_circuits
@@ -148,12 +149,13 @@ class Designs:
         self._timed: dict[Any, tuple[pd.DataFrame, dict[str, float]]] = {}
         self._notes: dict[int, str] = {}
 
-    def of(self, fabric: AnyFabric) -> Design | None:
-        """The best strategies on a fabric; None where none fits."""
+    def of(self, fabric: AnyFabric, spares: int = 0) -> Design | None:
+        """The best strategies on all GPUs of a fabric but the spares; None where none fits."""
+        gpus = fabric.gpus - spares
         if isinstance(fabric, PhotonicRails):
-            return self._once((fabric.gpus, "circuits"), lambda: self._on_circuits(fabric))
+            return self._once((fabric.gpus, gpus, "circuits"), lambda: self._on_circuits(fabric, gpus))
         limits = limiting_fabric(fabric, self.case.model)
-        return self._once((fabric.gpus, limits), lambda: self._on_packets(fabric.gpus, limits))
+        return self._once((gpus, limits), lambda: self._on_packets(gpus, limits))
 
     def _once(self, key: Any, best: Callable[[], Design | None]) -> Design | None:
         if key not in self._best:
@@ -168,6 +170,9 @@ class Designs:
             "rates": operation.failures,
             "checkpoint_time": operation.checkpoint,
             "restart_time": operation.restart,
+            "checkpoint_interval": operation.checkpoint_interval,
+            "spares": None if operation.spares is None else fabric.gpus - design.gpus,
+            "stop_rate": operation.stops and operation.stops / year,
         }
         key = (fabric, *options.values())
         if key not in self._timed:
@@ -176,6 +181,8 @@ class Designs:
 
     def nothing_fits(self, gpus: int) -> str:
         """Why no strategy is possible on this number of GPUs, in the search's words."""
+        if gpus < 1:
+            return "operation.spares keeps all GPUs: give fewer than are bought"
         if gpus not in self._notes:
             self._notes[gpus] = _nothing_fits(self.case, gpus)
         return self._notes[gpus]
@@ -194,12 +201,12 @@ class Designs:
                 best = _faster(best, Design(result, _kept(result), result.machine))
         return best
 
-    def _on_circuits(self, fabric: PhotonicRails) -> Design | None:
+    def _on_circuits(self, fabric: PhotonicRails, gpus_left: int) -> Design | None:
         spec, best = self.case.spec.network, None
         delay_s = switching_time(spec.circuit_switch, spec.reconfiguration)
         rings = ring_lengths(spec.nic_ports, fabric.planes, fabric.fibres_per_port)
         options: dict[str, Any] = {"ports": spec.nic_ports, "rings": rings, **self._options}
-        for machine, gpus, batch in self._tried(fabric.gpus):
+        for machine, gpus, batch in self._tried(gpus_left):
             table = best_on_circuits(self.case.model, machine, gpus, batch, delay_s, **options)
             row = table.iloc[0]
             if math.isnan(row["iteration_s"]):
@@ -214,6 +221,8 @@ class Designs:
 
     def _tried(self, gpus: int) -> Iterator[tuple[Machine, int, int]]:
         """Machine with its GPUs in use of each HB domain, GPUs and batch, by rows of `Case.tried`."""
+        if gpus < 1:
+            return
         for row in self.case.tried(gpus).head(_TRIED).itertuples():
             used = min(int(row.hb_domain_size), int(row.gpus))
             yield self.case.machine.changed(hb_domain_size=used), int(row.gpus), int(row.global_batch)
@@ -320,9 +329,10 @@ def answer_of(case: Case, candidate: Candidate, designs: Designs, racks: int) ->
     answer = sized_answer(case, candidate, racks)
     if answer.fabric is None:
         return answer
-    design = designs.of(answer.fabric)
+    spares = case.spec.operation.spares or 0
+    design = designs.of(answer.fabric, spares)
     if design is None:
-        return replace(answer, note=designs.nothing_fits(answer.fabric.gpus))
+        return replace(answer, note=designs.nothing_fits(answer.fabric.gpus - spares))
     table, numbers = designs.timed(answer.fabric, design, case.spec.operation)
     numbers, warnings = {**answer.numbers, **numbers}, (*answer.warnings, *design.warnings)
     return replace(answer, design=design, goodput=table, numbers=numbers, warnings=warnings)
@@ -337,7 +347,8 @@ def _timed(
     flops = float(case.model.training_flops(batch))
     mfu = model_flops_utilization(flops, design.iteration_s, design.gpus, design.machine.rates.bf16_rate)
     parts, failed = table.iloc[:-1], table[table["part"].isin(_SWITCHES)]
-    stops = parts["stops"].astype(bool)
+    stops, host = parts["stops"].astype(bool), host_gpus(case.rack.name)
+    down = float(table["gpus_out"].iloc[-1])
     numbers = {
         "gpus_used": design.gpus,
         "batch": batch,
@@ -347,7 +358,8 @@ def _timed(
         "goodput": float(table["tokens_share"].iloc[-1]),
         "stopped": float(parts["lost"][stops].sum()),
         "slowed": float(parts["lost"][~stops].sum()),
-        "gpus_down": float((parts["parts_down"] * parts["gpus_stopped"])[stops].sum()),
+        "gpus_down": down,
+        "gpus_spare": float(host * hosts_to_spare(down / host)),
         "failed_switch_gpus": float(failed["gpus_stopped"].max()) if len(failed) else 0.0,
         "failed_switch_tokens_share": float(failed["tokens_share"].min()) if len(failed) else 1.0,
     }
@@ -385,7 +397,8 @@ def costed(
     """
     prices = case.operating_prices(values, site.usd_per_J)
     tokens = batch * case.model.sequence_length
-    seconds = np.asarray(training_time(iteration_s, tokens, case.tokens, goodput, case.spec.operation.contingency))
+    with np.errstate(divide="ignore"):  # a job that never goes on: infinite
+        seconds = np.asarray(training_time(iteration_s, tokens, case.tokens, goodput, case.spec.operation.contingency))
     fits = np.isfinite(seconds)
     run = run_of_time(case.tokens, case.flops, np.where(fits, seconds, 1.0), sizing, prices)
     of_run = {"energy_J": run.energy_J, "cost_usd": run.total_usd, "token_usd": run.token_usd}

@@ -6,9 +6,10 @@ from functools import cache
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.special import pdtr
 
 from railcore import catalog
-from railcore.catalog.arguments import Count, Seconds, checked
+from railcore.catalog.arguments import Count, NonNegativeInt, Positive, Seconds, checked
 from railcore.catalog.checks import one_of
 from railcore.catalog.units import year
 from railcore.network import reliability
@@ -43,15 +44,20 @@ def training_goodput(
     restart_time: Seconds | None = None,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
+    checkpoint_interval: Seconds | None = None,
+    spares: NonNegativeInt | None = None,
+    stop_rate: Positive | None = None,
 ) -> pd.DataFrame:
     """What failures cost a job: of which part, by stops and by slow time.
 
     A part that leaves GPUs without a link, or fails itself, stops the job (`reliability.parts_at_risk`): it restarts
-    from its last checkpoint with spare GPUs, G = `reliability.goodput` of all stops. Another part slows it until it is
-    repaired, to the tokens/s on `FailedPart`; the slowest part that is down sets the pace. With u parts of a kind down
-    on average, one of them is with q = 1 - exp(-u); kinds from the slowest on, independent:
+    from its last checkpoint with spare hosts, G = `reliability.goodput` of all stops. Where more of the job's hosts are
+    out of service than spares stand by, it stands still: with D hosts out on average, of h GPUs, and s spare GPUs it
+    goes on P = sum_(k <= s / h) exp(-D) D^k / k! of the time. Another part slows it until it is repaired, to the
+    tokens/s on `FailedPart`; the slowest part that is down sets the pace. With u parts of a kind down on average, one
+    of them is with q = 1 - exp(-u); kinds from the slowest on, independent:
 
-        goodput = G (1 - sum_i (1 - tokens_share_i) q_i prod_{j < i} (1 - q_j))
+        goodput = G P (1 - sum_i (1 - tokens_share_i) q_i prod_{j < i} (1 - q_j))
 
     Parameters
     ----------
@@ -78,13 +84,20 @@ def training_goodput(
         Time from a stop until training goes on, lost work left out [s]; by default the catalog's.
     offload
         What stays in the host's memory: "none", or one or several of "optimizer", "activations", "weights".
+    checkpoint_interval
+        Work between checkpoints [s]; by default the best, `reliability.checkpoint_interval`.
+    spares
+        GPUs that stand by for the job; None for as many as it takes, P = 1.
+    stop_rate
+        Stops of a job over its GPUs, measured on the cluster [1/s]: scales the rates of all parts; None leaves them.
 
     Returns
     -------
     Columns part, kind, count, events_per_year, parts_down (on average), stops (whether it stops the job), gpus_stopped
-    (mean of one failure), tokens_share (while it is down; 0 where the job stops), lost (share of the time: of stops as
-    there are more of a part's, of slow parts the sum's term). The last row, "all", has the stops of a year, and as
-    tokens_share the goodput. attrs["warnings"] as of `failed_part_slowdowns`.
+    and gpus_out (mean of one failure, as `reliability.parts_at_risk`), tokens_share (while it is down; 0 where the job
+    stops), lost (share of the time: of stops as there are more of a part's, of slow parts the sum's term). The last
+    row, "all", has the stops of a year, as tokens_share the goodput, and as gpus_out the GPUs out of service on
+    average. attrs["warnings"] as of `failed_part_slowdowns`.
 
     Raises
     ------
@@ -116,9 +129,12 @@ def training_goodput(
     parts["count"] = (parts["count"] * used).where(stop & (used < 1), parts["count"])
     table = reliability.expected_failures(parts, rates)
     table = table[["part", "kind", "count", "events_per_year", "parts_down"]].assign(
-        stops=stop, gpus_stopped=parts["gpus_stopped"], tokens_share=0.0, lost=0.0
+        stops=stop, gpus_stopped=parts["gpus_stopped"], gpus_out=parts["gpus_out"], tokens_share=0.0, lost=0.0
     )
     table = table[table["count"] > 0].reset_index(drop=True)
+    if stop_rate is not None:
+        scale = stop_rate * strategy.gpus * year / table.loc[table["stops"], "events_per_year"].sum()
+        table[["events_per_year", "parts_down"]] *= scale
 
     def iteration(network: Fabric) -> IterationEstimate:
         return iteration_times(model, machine, strategy.columns(global_batch), runtime, offload, fabric=network)
@@ -136,25 +152,38 @@ def training_goodput(
     table["tokens_share"] = [
         0.0 if stops else tokens_share(_FAILED[part]) for part, stops in zip(table["part"], table["stops"], strict=True)
     ]
-    table["lost"] = lost_shares(table, checkpoint_s, restart_s)
+    interval_s = None if checkpoint_interval is None else float(checkpoint_interval)
+    spare_hosts = None if spares is None else spares // reliability.host_gpus(platform)
+    table["lost"] = lost_shares(table, checkpoint_s, restart_s, interval_s, spare_hosts)
     lost, stops = table["lost"].sum(), table.loc[table["stops"], "events_per_year"].sum()
     gone, down = table["gpus_stopped"].max(), table["parts_down"].sum()
-    table.loc[len(table)] = ["all", "", table["count"].sum(), stops, down, True, gone, 1 - lost, lost]
+    out = (table["parts_down"] * table["gpus_out"]).sum()
+    table.loc[len(table)] = ["all", "", table["count"].sum(), stops, down, True, gone, out, 1 - lost, lost]
     table.attrs["warnings"] = (*warnings, *feasibility_warnings(whole.limits.item()))
     return table
 
 
-def lost_shares(parts: pd.DataFrame, checkpoint_time: ArrayLike, restart_time: ArrayLike) -> np.ndarray:
+def lost_shares(
+    parts: pd.DataFrame,
+    checkpoint_time: ArrayLike,
+    restart_time: ArrayLike,
+    checkpoint_interval: float | None = None,
+    spare_hosts: int | None = None,
+) -> np.ndarray:
     """Shares of the time that failures take, by part, shape (parts, ...): the equation of `training_goodput`.
 
-    parts: columns stops, tokens_share, events_per_year and parts_down of `training_goodput`; cells of the last two may
-    be arrays of one shape, such as draws of the failure rates. checkpoint_time, restart_time: of that shape or one
-    number [s]. Goodput is 1 less the sum of the shares.
+    parts: columns stops, tokens_share, gpus_out, events_per_year and parts_down of `training_goodput`; cells of the
+    last two may be arrays of one shape, such as draws of the failure rates. checkpoint_time, restart_time: of that
+    shape or one number [s]. checkpoint_interval: work between checkpoints [s]; None for the best. spare_hosts: that
+    stand by; None for enough. Goodput is 1 less the sum of the shares.
     """
     events, down = (np.array(parts[name].tolist(), float) for name in ("events_per_year", "parts_down"))
     stops, share = parts["stops"].to_numpy(bool), parts["tokens_share"].to_numpy(float)
     in_all = events[stops].sum(axis=0)
-    left = reliability.goodput(year / in_all, checkpoint_time, restart_time)
+    left = reliability.goodput(year / in_all, checkpoint_time, restart_time, checkpoint_interval)
+    if spare_hosts is not None:
+        hosts_out = parts["gpus_out"].to_numpy(float) / parts.loc[parts["part"] == "host", "gpus_out"].iloc[0]
+        left = left * pdtr(spare_hosts, np.tensordot(hosts_out, down, 1))
     lost = np.zeros(np.broadcast_shapes(events.shape, np.shape(left)))
     lost[stops] = (1 - left) * events[stops] / in_all
     none_slower = np.ones(np.shape(left))  # share of the time in which no slower part is down

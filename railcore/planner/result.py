@@ -336,8 +336,11 @@ class Plan:
         """What is odd but allowed."""
         texts = [text for answer in self.answers for text in answer.warnings]
         if self.best is not None and self.best.numbers["gpus_used"] == self.best.numbers["gpus"]:
-            spares = "The job uses all GPUs that are bought, and goodput takes a spare for each failed one"
-            texts.append(f"{spares}: {self.best.numbers['gpus_down']:.3g} GPUs are out of service on average.")
+            spares = "The job uses all GPUs that are bought, and goodput takes a spare for each that is out of service"
+            down, enough = (self.best.numbers[name] for name in ("gpus_down", "gpus_spare"))
+            texts.append(
+                f"{spares}: {down:.3g} on average, at most {enough:.0f} in 99% of the time if they fail apart."
+            )
         texts += [*self.case.warnings, *self.case.prices.warnings, *self.case.powers.warnings]
         texts += [self.site.note] if self.site and self.site.note else []
         texts += list(self.site.places.warnings) if self.site and self.site.places else []

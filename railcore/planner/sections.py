@@ -243,6 +243,7 @@ def _failures(plan: Plan, best: Answer) -> Section:
                 "lost to stops": _percent(numbers["stopped"]),
                 "lost to slow time": _percent(numbers["slowed"]),
                 "goodput": shown("goodput", numbers["goodput"]),
+                "GPUs out of service": number(numbers["gpus_down"], 3),
                 "one failed leaf": f"stops about {number(round(gone))} GPUs" if gone else slower,
             }
         )
@@ -256,6 +257,11 @@ def _failures(plan: Plan, best: Answer) -> Section:
         "time lost": [_percent(value, 2) for value in table["lost"]],
     }
     lead = "A failure that cuts GPUs off stops the job, which restarts from its last checkpoint; others slow it."
+    if widest := plan.situation.widest(best):
+        ranges = (
+            f"{row.name} {words(row.parameter)} ({_percent(low)} to {_percent(high)})" for row, low, high in widest
+        )
+        lead += f" Goodput hangs most on {', '.join(ranges)}: give what you know of them in [operation]."
     tables = [_table(pd.DataFrame(rows), "Failures and goodput"), _table(parts, f"Parts that fail: {best.name}")]
     return _section("failures", "Fabrics and failures", lead, tables)
 
@@ -390,7 +396,7 @@ def _electricity(plan: Plan) -> str:
 _UNITS = {  # of keys of the spec that are quantities
     **dict.fromkeys(("budget", "server", "purchase", "cost"), "USD"),
     **dict.fromkeys(("power", "server_power"), "W"),
-    **dict.fromkeys(("reconfiguration", "checkpoint", "restart"), "s"),
+    **dict.fromkeys(("reconfiguration", "checkpoint", "checkpoint_interval", "restart"), "s"),
     **dict.fromkeys(("within", "people_within", "radius"), "m"),
     **{"nic": "bps", "electricity": "USD/kWh", "carbon": "kg/kWh"},
 }

@@ -346,6 +346,15 @@ class OperationSpec(SpecSection):
     failures: Literal["value", "low", "high"] = Field("value", description="which of the catalog's failure rates")
     checkpoint: Time | None = Field(None, description="time of a checkpoint; by default the catalog's")
     restart: Duration | None = Field(None, description="time of a restart; by default the catalog's")
+    checkpoint_interval: Time | None = Field(
+        None, description='work between checkpoints, such as "30 min"; by default the best'
+    )
+    spares: Annotated[Whole, Field(ge=0)] | None = Field(
+        None, description="GPUs that the job leaves for spares; by default one more for each that is out of service"
+    )
+    stops: Positive | None = Field(
+        None, description="of a job, a GPU and year, as measured on your cluster: scales the catalog's failure rates"
+    )
     contingency: Annotated[Number, Field(ge=0, allow_inf_nan=False)] = Field(
         0.0, description="share of time added; modelled times are benchmarks'"
     )

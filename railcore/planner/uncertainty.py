@@ -18,7 +18,7 @@ from railcore import catalog
 from railcore.catalog.distributions import draws as row_draws
 from railcore.catalog.distributions import quantile
 from railcore.network.price_books import rows_of_book
-from railcore.network.reliability import failure_rows, rate_and_repair
+from railcore.network.reliability import failure_rows, host_gpus, rate_and_repair
 from railcore.planner.answer import Answer, EnergyPrices, costed, sizing_of
 from railcore.planner.candidates import Candidate
 from railcore.planner.case import Case, Values
@@ -119,13 +119,20 @@ class Situation:
         return standing
 
     def _goodput(self, answer: Any, values: Values) -> np.ndarray:
-        """Goodput: events scale with failure rates, parts that are down with rates and repair times."""
+        """Goodput: events scale with failure rates, parts that are down with rates and repair times.
+
+        Stops that the spec gives stay as they are: then the draws change only what they are made of.
+        """
         parts, operation = answer.goodput.iloc[:-1], self.case.spec.operation
         factors = [
             [values.get(key_of(row), row.value) / row.value for row in rate_and_repair(kind)] for kind in parts["kind"]
         ]
         events = [count * rate for count, (rate, _) in zip(parts["events_per_year"], factors, strict=True)]
         down = [count * rate * repair for count, (rate, repair) in zip(parts["parts_down"], factors, strict=True)]
+        if operation.stops is not None:
+            stops = [number for number, stop in zip(events, parts["stops"], strict=True) if stop]
+            scale = answer.goodput["events_per_year"].iloc[-1] / sum(stops)
+            events, down = ([number * scale for number in numbers] for numbers in (events, down))
         job = catalog.item("failure_rates", "job")
         checkpoint_s, restart_s = (
             values.get(key_of(job.row(name)), getattr(job.row(name), operation.failures)) if time_s is None else time_s
@@ -136,7 +143,17 @@ class Situation:
             events_per_year=[np.broadcast_to(number, shape) for number in events],
             parts_down=[np.broadcast_to(number, shape) for number in down],
         )
-        return 1 - lost_shares(drawn, checkpoint_s, restart_s).sum(axis=0)
+        spares = None if operation.spares is None else int(answer.numbers["gpus"] - answer.numbers["gpus_used"])
+        spare_hosts = None if spares is None else spares // host_gpus(self.case.rack.name)
+        known = operation.checkpoint_interval, spare_hosts
+        return 1 - lost_shares(drawn, checkpoint_s, restart_s, *known).sum(axis=0)
+
+    def widest(self, answer: Answer, most: int = 3) -> list[tuple[catalog.Value, float, float]]:
+        """Rows of failures that alone change goodput most, with its least and greatest from their 5% to their 95%."""
+        rows = [row for row in self.cost_rows() if row.family == "failure_rates"]
+        ends = [np.sort(self._goodput(answer, {key_of(row): quantile(row, (0.05, 0.95))})) for row in rows]
+        found = [(row, float(low), float(high)) for row, (low, high) in zip(rows, ends, strict=True)]
+        return sorted(found, key=lambda each: each[1] - each[2])[:most]
 
 
 def key_of(row: catalog.Value) -> Key:
