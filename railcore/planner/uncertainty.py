@@ -151,8 +151,8 @@ class Situation:
     def widest(self, answer: Answer, most: int = 3) -> list[tuple[catalog.Value, float, float]]:
         """Rows of failures that alone change goodput most, with its least and greatest from their 5% to their 95%."""
         rows = [row for row in self.cost_rows() if row.family == "failure_rates"]
-        ends = [np.sort(self._goodput(answer, {key_of(row): quantile(row, (0.05, 0.95))})) for row in rows]
-        found = [(row, float(low), float(high)) for row, (low, high) in zip(rows, ends, strict=True)]
+        ends = [self._goodput(answer, {key_of(row): quantile(row, (0.05, 0.95))}) for row in rows]
+        found = [(row, float(np.min(end)), float(np.max(end))) for row, end in zip(rows, ends, strict=True)]
         return sorted(found, key=lambda each: each[1] - each[2])[:most]
 
 
