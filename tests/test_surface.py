@@ -61,6 +61,7 @@ MEANT = {  # what is accepted, or answered as the good call is, and why
     ("show", "value"): ("negative", "NaN", "infinite"),  # shows any number
     ("stage_memory", "global_batch"): MORE,  # a larger batch needs no more memory at a time
     ("training_goodput", "global_batch"): MORE,  # shares of the time
+    ("training_goodput", "spares"): MORE,  # more than fail are of no use
     ("iteration_traffic", "hb_domain_size"): MORE,  # one domain holds all GPUs
 }
 

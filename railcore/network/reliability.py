@@ -223,8 +223,8 @@ def expected_failures(parts: pd.DataFrame, rates: str = "value") -> pd.DataFrame
     >>> parts = rc.parts_at_risk(rc.rail_only(1024, 8, 64), "DGX H100")
     >>> print(rc.readable(rc.expected_failures(parts), 3)[["part", "events per year"]].head(3).to_string(index=False))
         part events per year
-         GPU             113
-         NIC            2.96
+         GPU             106
+         NIC            5.45
     software            26.6
     """
     one_of("rates", rates, RATES)

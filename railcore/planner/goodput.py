@@ -172,10 +172,21 @@ def lost_shares(
 ) -> np.ndarray:
     """Shares of the time that failures take, by part, shape (parts, ...): the equation of `training_goodput`.
 
-    parts: columns stops, tokens_share, gpus_out, events_per_year and parts_down of `training_goodput`; cells of the
-    last two may be arrays of one shape, such as draws of the failure rates. checkpoint_time, restart_time: of that
-    shape or one number [s]. checkpoint_interval: work between checkpoints [s]; None for the best. spare_hosts: that
-    stand by; None for enough. Goodput is 1 less the sum of the shares.
+    Parameters
+    ----------
+    parts
+        Columns stops, tokens_share, gpus_out, events_per_year and parts_down of `training_goodput`; cells of the last
+        two may be arrays of one shape, such as draws of the failure rates.
+    checkpoint_time, restart_time
+        Of that shape or one number [s].
+    checkpoint_interval
+        Work between checkpoints [s]; None for the best.
+    spare_hosts
+        That stand by for the job; None for as many as it takes.
+
+    Returns
+    -------
+    Shares; goodput is 1 less their sum.
     """
     events, down = (np.array(parts[name].tolist(), float) for name in ("events_per_year", "parts_down"))
     stops, share = parts["stops"].to_numpy(bool), parts["tokens_share"].to_numpy(float)
