@@ -26,12 +26,16 @@ from railcore.network.price_books import (
 from railcore.network.reliability import host_gpus
 from railcore.network.switches import switch_model, usual_networks
 from railcore.planner.spec import JobSpec, PowerSpec, PriceSpec, SiteSpec, Spec, batch_size
+from railcore.strategies.best_of_runs import best_of_runs
 from railcore.strategies.gpu_counts import gpu_counts, near_batches
 from railcore.strategies.splits import allowed_values
+from railcore.training.error_spreads import with_places
 from railcore.training.hugging_face import predicting_layers
 from railcore.training.launch_lines import MegatronRun, megatron_run
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
+from railcore.training.prediction_error import ExpectedError, expected_error
+from railcore.training.runs import predictions
 from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer, catalog_model
@@ -74,6 +78,23 @@ class Case:
     rack: catalog.Item = field(repr=False)
     own_strategy: tuple[Strategy, int] | None = None
     warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def own_errors(self) -> pd.DataFrame:
+        """The spec's own runs with the model's times: under their own strategy, and the best for their job."""
+        runs = self.measured_runs
+        if runs.empty:
+            return runs
+        modelled = predictions(runs, models=self.run_models)
+        return with_places(modelled.assign(best_s=best_of_runs(runs, self.run_models)))
+
+    def expected_error(self, gpus: int, answer: str = "best") -> ExpectedError:
+        """Expected error of iteration times on so many GPUs; answer as of `expected_error`."""
+        return expected_error(self.model, self.machine, gpus, self.runtime, answer, self.own_errors)
+
+    def time_scale(self, gpus: int) -> float:
+        """What own runs multiply modelled times by: the middle of what is expected; 1 without such runs."""
+        return 1.0 if self.measured_runs.empty else self.expected_error(gpus).middle
 
     @property
     def rack_gpus(self) -> int:

@@ -29,10 +29,11 @@ from railcore.planner.find import racks_found
 from railcore.planner.network_slowdowns import network_shares
 from railcore.planner.shown_numbers import NUMBERS
 from railcore.planner.spec import FindSpec, GoalsSpec, Spec
-from railcore.planner.uncertainty import TIE, Situation, Uncertainty, flips, uncertainty, win_shares
+from railcore.planner.uncertainty import TIE, Situation, Uncertainty, best_interval, flips, uncertainty, win_shares
 from railcore.strategies.parts import search
 from railcore.strategies.result import SearchResult
 from railcore.training.iteration import iteration_times, stage_memory
+from railcore.training.prediction_error import ExpectedError
 
 if TYPE_CHECKING:
     from railcore.planner.power_places import PowerPlaces
@@ -255,7 +256,8 @@ class Plan:
         if self.best is None:
             return None
         draws, seed = self.spec.uncertainty.draws, self.spec.uncertainty.seed
-        return uncertainty(self.situation, self.best.name, self.rank, draws, seed, self._progress)
+        error = self.expected_error
+        return uncertainty(self.situation, self.best.name, self.rank, error, draws, seed, self._progress)
 
     @property
     def wins(self) -> dict[str, float]:
@@ -327,9 +329,17 @@ class Plan:
         return {name: self.grade_and_source(self.best, name)[0] for name in self.best.numbers}
 
     @cached_property
-    def expected_error(self) -> Any:
-        """Expected error of iteration times."""
-        return error_of(self.case)
+    def expected_error(self) -> ExpectedError:
+        """Expected error of the best candidate's iteration time, measured over modelled."""
+        gpus = self.best.design.gpus if self.best and self.best.design else self.case.machine.hb_domain_size
+        return self.case.expected_error(gpus)
+
+    @cached_property
+    def days_interval(self) -> tuple[float, float]:
+        """5 and 95% of the best candidate's days: by the model's error and failures."""
+        assert self.best is not None
+        draws, seed = self.spec.uncertainty.draws, self.spec.uncertainty.seed
+        return best_interval(self.situation, self.best.name, "days", self.expected_error, draws, seed)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

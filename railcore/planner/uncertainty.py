@@ -1,9 +1,10 @@
-"""How sure a plan is: draws of catalog rows, the same for all candidates, and what flips its answer.
+"""How sure a plan is: draws of the model's error and of catalog rows, the same for all candidates, and what flips it.
 
-Rows of prices, powers, failures and costs of time that have a low and a high end are drawn by their shape
-(`catalog.distributions`) in each draw. Of a GPU's efficiencies the assumed rows, and those that differ between sites
-(cards, racks, fabrics), are drawn once for ten draws, because the kept designs' times are then computed again; other
-uncertainty of times is in the error against published runs. Time that circuits add to an iteration is not drawn.
+The time of an iteration is drawn by its error against measured runs (`training.expected_error`): one factor for all
+candidates. It has what differs between clusters in it. Between candidates, times differ by rows that differ from site
+to site or are assumed: these are drawn once for fifty draws, because the kept designs' times are then computed again,
+and count over the best candidate's. Rows of prices, powers, failures and costs of time that have a low and a high end
+are drawn by their shape (`catalog.distributions`). Time that circuits add to an iteration is not drawn.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from railcore.planner.case import Case, Values
 from railcore.planner.goals import GOALS
 from railcore.planner.goodput import lost_shares
 from railcore.strategies.answers import machine_changes, uncertain_inputs
+from railcore.training.prediction_error import ExpectedError
 
 DRAWN = ("network_usd", "purchase_usd", "power_w", "days", "goodput", "energy_J", "cost_usd", "token_usd", "carbon_kg")
 # Efficiencies that differ from card to card, from rack to rack, from fabric to fabric, and between a card and a job.
@@ -36,10 +38,11 @@ _BY_SITE = (
     "layer_spare_power",
     "nic_fraction",
 )
-_PER_MACHINE = 10  # draws that share a GPU's efficiencies
+_PER_MACHINE = 50  # draws that share a GPU's efficiencies
 _STEPS = 8  # from a row's value to each of its ends, at which a flip is looked for
 _SAME = 1e-9  # relative difference up to which two numbers are equal
 TIE = 0.05  # of the draws in which a candidate is better than the best one
+NO_DIFFERENCE = 0.01  # relative difference of two candidates' numbers that the models cannot tell from none
 
 Key = tuple[str, str, str]
 
@@ -81,7 +84,9 @@ class Situation:
         rows = [row for row, _ in uncertain_inputs(self.case.machine) if row.shape]
         return [row for row in rows if row.kind == "assumed" or row.parameter.startswith(_BY_SITE)]
 
-    def times(self, values: Sequence[Values], progress: Callable[[str], Any] | None = None) -> dict[str, np.ndarray]:
+    def modelled_times(
+        self, values: Sequence[Values], progress: Callable[[str], Any] | None = None
+    ) -> dict[str, np.ndarray]:
         """Iteration time of the best kept design of each candidate, for each set of machine rows [s]."""
         times: dict[int, np.ndarray] = {}
         for answer in self._possible:
@@ -94,9 +99,9 @@ class Situation:
         return {answer.name: times[id(answer.design)] for answer in self._possible}
 
     def numbers(self, values: Values, times_s: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Numbers of DRAWN of each candidate, arrays over draws. times_s: of an iteration."""
+        """Numbers of DRAWN of the candidates that have times, arrays over draws. times_s: of an iteration."""
         case, numbers = self.case, {}
-        for answer in self._possible:
+        for answer in (answer for answer in self._possible if answer.name in times_s):
             cost = self.candidates[answer.name].cost(case, int(answer.numbers["gpus"]), values)
             sizing = sizing_of(case, answer.racks, cost["cost_usd"], cost["power_w"], values)
             goodput = self._goodput(answer, values)
@@ -104,6 +109,11 @@ class Situation:
             bought = {"gpus": answer.numbers["gpus"], "network_usd": cost["cost_usd"], "goodput": goodput}
             numbers[answer.name] = bought | costed(case, sizing, values, self.site, *job)
         return numbers
+
+    def best_times(self, best: str, error: ExpectedError, draws: int, seed: int) -> np.ndarray:
+        """Iteration time of a candidate by the model's error, for each draw [s]."""
+        design = next(answer.design for answer in self._possible if answer.name == best)
+        return design.iteration_s * error.draws(draws, seed)
 
     def standing(self, numbers: Mapping[str, Mapping[str, Any]], rank: str) -> dict[str, np.ndarray]:
         """The number that each candidate is ranked by, infinite where it misses a limit."""
@@ -206,11 +216,12 @@ def uncertainty(
     situation: Situation,
     best: str,
     rank: str,
+    error: ExpectedError,
     draws: int,
     seed: int,
     progress: Callable[[str], Any] | None = None,
 ) -> Uncertainty:
-    """Draws of all rows at once, common to all candidates.
+    """Draws of the model's error and of all rows at once, common to all candidates.
 
     Parameters
     ----------
@@ -220,6 +231,8 @@ def uncertainty(
         Candidate that the others are compared with.
     rank
         Number of DRAWN that decides; less is better.
+    error
+        Of iteration times.
     draws, seed
         How many; of the random numbers.
     progress
@@ -232,9 +245,11 @@ def uncertainty(
     machines = -(-draws // _PER_MACHINE)
     of_machine = row_draws(situation.machine_rows(), machines, seed)
     sets = [{key: values[i] for key, values in of_machine.items()} for i in range(machines)]
-    times_s = situation.times(sets, progress)
-    times = {name: np.repeat(of_machines, _PER_MACHINE)[:draws] for name, of_machines in times_s.items()}
-    samples = situation.numbers(row_draws(situation.cost_rows(), draws, seed), times)
+    modelled_s, best_s = situation.modelled_times(sets, progress), situation.best_times(best, error, draws, seed)
+    with np.errstate(invalid="ignore"):  # where nothing that was kept fits
+        over_best = {name: np.where(np.isinf(times), np.inf, times / modelled_s[best]) for name, times in modelled_s.items()}
+    times_s = {name: best_s * np.repeat(over, _PER_MACHINE)[:draws] for name, over in over_best.items()}
+    samples = situation.numbers(row_draws(situation.cost_rows(), draws, seed), times_s)
     standing, rows = situation.standing(samples, rank), []
     for answer in situation.answers:
         numbers = samples.get(answer.name, {})
@@ -250,6 +265,16 @@ def uncertainty(
             rows.append((answer.name, name, low, median, high, *map(float, (below, better, met, lost))))
     columns = ["candidate", "number", "low", "median", "high", "below", "better", "met", "lost"]
     return Uncertainty(pd.DataFrame(rows, columns=columns), samples)
+
+
+def best_interval(
+    situation: Situation, best: str, number: str, error: ExpectedError, draws: int, seed: int
+) -> tuple[float, float]:
+    """5 and 95% of a number of one candidate, those of `uncertainty`, without timing its kept strategies again."""
+    times_s = {best: situation.best_times(best, error, draws, seed)}
+    drawn = situation.numbers(row_draws(situation.cost_rows(), draws, seed), times_s)[best][number]
+    low, high = np.quantile(np.broadcast_to(drawn, draws), (0.05, 0.95), method="nearest")
+    return float(low), float(high)
 
 
 def win_shares(standing: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, float]:
@@ -276,6 +301,8 @@ def flips(situation: Situation, rank: str, allowed: Sequence[str]) -> pd.DataFra
 
     rank: number of DRAWN that decides; less is better. allowed: candidates that can be the best, the best one first.
 
+    Better by less than NO_DIFFERENCE is no flip.
+
     A row for each such row and end of its range, the likeliest first: family, name, parameter, value, at (of eight
     steps to the end, the nearest value that flips), best (the candidate then, "none" where all miss a limit).
     """
@@ -293,7 +320,7 @@ def flips(situation: Situation, rank: str, allowed: Sequence[str]) -> pd.DataFra
     flat = {key: array.ravel() for key, array in values.items()}
     standing = situation.standing(situation.numbers(flat, point), rank)
     table = np.array([np.broadcast_to(standing[name], tried.size).reshape(tried.shape) for name in names])
-    beaten = _less(table[1:].min(axis=0), table[0]) | np.isinf(table[0])
+    beaten = (table[1:].min(axis=0) < table[0] * (1 - NO_DIFFERENCE)) | np.isinf(table[0])
     first = np.where(np.isinf(table.min(axis=0)), -1, 1 + table[1:].argmin(axis=0))
     listed = []
     for place, row in enumerate(rows):

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from railcore import catalog
+from railcore.training.runs import YOURS
 
 FEW_GPUS = 64  # from which doublings are counted
 _LARGEST_LOG = 0.4  # a run that is 1.5 times off or more counts as that when spreads are solved
@@ -48,9 +49,10 @@ class ErrorSpreads(NamedTuple):
 
 
 def with_places(table: pd.DataFrame) -> pd.DataFrame:
-    """Runs with `gpu`, and `place`: whose runs on which platform."""
+    """Runs with `gpu`, and `place`: whose runs on which platform. A user's own are of one software."""
     gpus = {name: str(catalog.item("platforms", name)["gpu"]) for name in table["platform"].unique()}
-    return table.assign(gpu=table["platform"].map(gpus), place=table["software"] + ", " + table["platform"])
+    whose = table["software"].mask(table["use"] == YOURS, YOURS)
+    return table.assign(gpu=table["platform"].map(gpus), place=whose + ", " + table["platform"])
 
 
 def shared(one: pd.DataFrame, other: pd.DataFrame) -> Floats:
@@ -116,12 +118,16 @@ class KnownErrors:
         left = variance - np.einsum("ij,jk,ik->i", toward, self._inverse, toward, optimize=True)
         return toward @ self._weights, np.sqrt(np.maximum(left, _JITTER))
 
+    def without(self, rows: np.ndarray) -> tuple[Floats, Floats]:
+        """Middle and covariance of the errors of some runs, from all other runs. rows: places in the table."""
+        inside = np.linalg.inv(self._inverse[np.ix_(rows, rows)])
+        return self.logs[rows] - inside @ self._weights[rows], inside
+
     def left_out(self, places: ArrayLike) -> tuple[Floats, Floats]:
         """Middle and spread of each run's error without the runs of its place. places: of each run."""
         middle, spread = np.zeros_like(self.logs), np.zeros_like(self.logs)
         for rows in pd.Series(np.asarray(places)).groupby(np.asarray(places)).indices.values():
-            inside = np.linalg.inv(self._inverse[np.ix_(rows, rows)])
-            middle[rows] = self.logs[rows] - inside @ self._weights[rows]
+            middle[rows], inside = self.without(rows)
             spread[rows] = np.sqrt(np.diag(inside))
         return middle, spread
 
