@@ -30,10 +30,17 @@ def command_parser() -> argparse.ArgumentParser:
     adding.add_argument("--like", default="", help="GPU whose efficiencies are filled in as assumed")
     adding.add_argument("--write", metavar="FOLDER", help="add the rows to the files of a folder instead")
     runs = commands.add_parser("runs", help="training runs of your own, to hold the model against")
-    filling = runs.add_subparsers(dest="action", required=True).add_parser(
-        "template", help="print or write a CSV for them"
-    )
+    of_runs = runs.add_subparsers(dest="action", required=True)
+    filling = of_runs.add_parser("template", help="print or write a CSV for them")
     filling.add_argument("--write", metavar="FILE", help="write it into a new file instead")
+    reading = of_runs.add_parser("read", help="print or write a CSV of what logs of training say")
+    reading.add_argument(
+        "logs",
+        nargs="+",
+        metavar="LOG",
+        help="of Megatron-LM, NeMo, Megatron-Bridge or torchtitan, or llmb-run's jobs.sqlite3",
+    )
+    reading.add_argument("-o", "--out", metavar="FILE", help="write it into a new file instead")
     commands.add_parser("assumptions", help="rows of the catalog that are assumed, with their bounds")
     planning = commands.add_parser("plan", help="one cluster spec in, every model's answer out")
     planning.add_argument("specs", nargs="*", metavar="SPEC", help="TOML files; several stand side by side")
@@ -156,6 +163,8 @@ def _runs(options) -> int:
 
     from railcore.training import run_file
 
+    if options.action == "read":
+        return _read_logs(options)
     if options.write:
         run_file.write_run_template(Path(options.write))
         print(f"{options.write}: written")
@@ -166,6 +175,27 @@ def _runs(options) -> int:
         f'To use them: make figures NB=06 PARAMS="-p runs {options.write or "FILE"}"',
         file=sys.stderr,
     )
+    return 0
+
+
+def _read_logs(options) -> int:
+    from pathlib import Path
+
+    from railcore.training import run_file
+    from railcore.training.step_logs import step_times
+
+    jobs = [job for log in options.logs for job in step_times(log)]
+    rows = [job.cells() for job in jobs]
+    text = run_file.runs_text(rows)
+    if options.out:
+        run_file.write_runs(Path(options.out), text)
+    else:
+        print(text, end="")
+    for line, (job, cells) in enumerate(zip(jobs, rows, strict=True), start=2):
+        blank = run_file.cells_to_fill(cells)
+        todo = f"still to fill in: {', '.join(blank)}" if blank else "complete"
+        print(f"line {line}: {job.summary()}; {todo}", file=sys.stderr)
+    print(f'To use them in a plan: measured = "{options.out or "FILE"}" at the top of its spec.', file=sys.stderr)
     return 0
 
 

@@ -25,6 +25,7 @@ from railcore.network.price_books import (
 )
 from railcore.network.reliability import host_gpus
 from railcore.network.switches import switch_model, usual_networks
+from railcore.planner.measured_runs import measured_runs
 from railcore.planner.spec import JobSpec, PowerSpec, PriceSpec, SiteSpec, Spec, batch_size
 from railcore.strategies.best_of_runs import best_of_runs
 from railcore.strategies.gpu_counts import gpu_counts, near_batches
@@ -35,6 +36,7 @@ from railcore.training.launch_lines import MegatronRun, megatron_run
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.prediction_error import ExpectedError, expected_error
+from railcore.training.run_file import no_runs
 from railcore.training.runs import predictions
 from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
@@ -64,6 +66,8 @@ class Case:
     rack: the platform in the catalog.
     own_strategy: of job.mapping or job.launch, with its batch; None where the spec has neither.
     warnings: of the launch line and the config.json, and of HB domains larger than the platform.
+    measured_runs: the spec's own, with the columns of `own_runs`; without rows where it has none.
+    run_models: models by name that these may have beside the catalog's, for `runs.predictions`.
     """
 
     spec: Spec
@@ -78,6 +82,8 @@ class Case:
     rack: catalog.Item = field(repr=False)
     own_strategy: tuple[Strategy, int] | None = None
     warnings: tuple[str, ...] = ()
+    measured_runs: pd.DataFrame = field(default_factory=no_runs, repr=False, compare=False)
+    run_models: Mapping[str, Transformer] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def own_errors(self) -> pd.DataFrame:
@@ -267,7 +273,9 @@ def case_of(spec: Spec) -> Case:
     if machine.hb_domain_size > int(rack["gpus"]):
         larger = f"HB domains of {machine.hb_domain_size:,} GPUs are larger than {rack.name}, of {int(rack['gpus'])}"
         warnings = (*warnings, f"{larger}: the price and power of what joins its servers are not counted.")
-    return Case(spec, model, machine, runtime, float(tokens), batch, radix, prices, powers, rack, strategy, warnings)
+    runs = measured_runs(spec, model, runtime, batch)
+    books = (prices, powers)
+    return Case(spec, model, machine, runtime, float(tokens), batch, radix, *books, rack, strategy, warnings, *runs)
 
 
 class _Blamed:

@@ -86,6 +86,13 @@ def _times(unit: str) -> Any:
     return Annotated[float, BeforeValidator(read), Field(gt=0, allow_inf_nan=False)]
 
 
+def _seconds(value: Any) -> Any:
+    """A number of seconds, or a text with a unit of time."""
+    if not isinstance(value, str) or value.strip()[-1:].isdigit():
+        return _number(value)
+    return _quantity_or('give seconds, or a text with its unit, such as "6.74 s"', value, "6.74 s")
+
+
 def _whole(value: Any) -> Any:
     """A whole number, or a text with one."""
     if isinstance(value, bool):
@@ -201,6 +208,7 @@ Number = Annotated[float, BeforeValidator(_number)]
 Share = Annotated[Number, Field(gt=0, le=1)]
 Positive = Annotated[Number, Field(gt=0, allow_inf_nan=False)]
 Days, Years = map(_times, ("day", "year"))
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 
 
 class SpecSection(BaseModel):
@@ -404,6 +412,22 @@ class FindSpec(SpecSection):
     days: Literal["fewest"] | None = Field(None, description="the GPUs that train in the fewest days within the limits")
 
 
+class MeasuredSpec(SpecSection):
+    """A run of your own; as many as you like. What it leaves out is of the job and the cluster."""
+
+    seconds: Seconds | None = Field(None, description='of an iteration, such as "6.74 s"; or tokens_per_s')
+    tokens_per_s: Positive | None = Field(None, description="of a GPU, as torchtitan prints it")
+    strategy: dict[str, Any] | None = Field(None, description="as job.mapping: tensor = 8, ...; or launch")
+    launch: str | None = Field(None, description="its Megatron-LM launch line")
+    gpus: Count | None = Field(None, description="of the run; by default those of the strategy or the line")
+    batch: Count | str | None = Field(None, description='sequences, or "16M tokens"; by default of the line or the job')
+    model: ModelName | None = Field(None, description="of the catalog")
+    sequence_length: Count | None = Field(None, description="tokens of a sequence")
+    platform: Platform | None = Field(None, description="server or rack of the catalog")
+    precision: Literal[PRECISIONS] | None = Field(None, description="of the linear layers")
+    runtime: RuntimeName | None = Field(None, description="software of the catalog")
+
+
 def check_draws(name: str, draws: int) -> None:
     """Raises ValueError naming the argument for too few draws or too many; 0 is none."""
     if draws and not _LEAST_DRAWS <= draws <= _MOST_DRAWS:
@@ -431,6 +455,7 @@ class Spec(SpecSection):
     wishes: WishesSpec = WishesSpec()
     find: FindSpec | None = None
     uncertainty: UncertaintySpec = UncertaintySpec()
+    measured: list[MeasuredSpec] | str = Field([], description="runs of your own, or a CSV of them beside the spec")
 
     def entries(self) -> Iterator[tuple[str, Any, bool]]:
         """Dotted key and value of all that has a value, and whether it was given."""

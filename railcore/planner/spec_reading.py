@@ -12,6 +12,7 @@ from railcore import catalog
 from railcore.catalog import units
 from railcore.planner.spec import SI_NUMBERS, Spec, nearest, section_at
 from railcore.training.hugging_face import read_config
+from railcore.training.run_file import read_runs
 
 
 def read_spec(spec: Spec | Mapping[str, Any] | str | Path, si_numbers: bool = True) -> Spec:
@@ -37,7 +38,7 @@ def read_spec(spec: Spec | Mapping[str, Any] | str | Path, si_numbers: bool = Tr
 def _named_values(spec: Mapping[str, Any] | str | Path) -> tuple[str, dict[str, Any]]:
     """What messages call a spec, and its values."""
     if isinstance(spec, Mapping):
-        return "spec", _with_config(spec, Path())
+        return "spec", _with_files(spec, Path())
     name, text, folder = "spec", str(spec), Path()
     if "\n" not in text:
         folder = Path(text).parent
@@ -47,20 +48,26 @@ def _named_values(spec: Mapping[str, Any] | str | Path) -> tuple[str, dict[str, 
         except OSError as error:
             raise ValueError(f"spec {text!r} cannot be read ({error.strerror}): give a TOML file") from None
     try:
-        return name, _with_config(tomllib.loads(text), folder)
+        return name, _with_files(tomllib.loads(text), folder)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name} is no TOML: {error}") from None
 
 
-def _with_config(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Values of a spec with what the file of job.config holds, which stands in the folder of the spec."""
-    job = values.get("job")
-    if not isinstance(job, Mapping) or not isinstance(job.get("config"), str | Path):
-        return dict(values)
-    try:
-        return {**values, "job": {**job, "config": read_config(folder / Path(job["config"]).expanduser())}}
-    except ValueError as error:
-        raise ValueError(f"job.{error}") from None
+def _with_files(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Values of a spec with what the files of job.config and measured hold, which stand in the folder of the spec."""
+    values, job, measured = dict(values), values.get("job"), values.get("measured")
+    if isinstance(measured, str | Path) and "\n" not in str(measured):
+        path = folder / Path(measured).expanduser()
+        try:
+            values["measured"] = read_runs(path)
+        except ValueError as error:
+            raise ValueError(f"measured is {str(measured)!r}: {error}") from None
+    if isinstance(job, Mapping) and isinstance(job.get("config"), str | Path):
+        try:
+            values["job"] = {**job, "config": read_config(folder / Path(job["config"]).expanduser())}
+        except ValueError as error:
+            raise ValueError(f"job.{error}") from None
+    return values
 
 
 def spec_values(spec: Mapping[str, Any] | str | Path) -> tuple[dict[str, Any], Path]:
@@ -136,6 +143,18 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
     if "mapping" in job and "launch" in job:
         yield "job.mapping is given beside job.launch: give one of them"
     yield from _network_contradictions(network)
+    yield from _measured_contradictions(values.get("measured"))
+
+
+def _measured_contradictions(measured: Any) -> Iterator[str]:
+    runs = measured if isinstance(measured, list) else []
+    for place, run in enumerate(run for run in runs if isinstance(run, Mapping)):
+        for keys, what in ((("seconds", "tokens_per_s"), "time"), (("strategy", "launch"), "strategy")):
+            given = [key for key in keys if run.get(key) is not None]
+            if len(given) > 1:
+                yield f"measured.{place}.{given[0]} is given beside {given[1]}: give one of them"
+            if not given:
+                yield f"measured.{place} has no {what}: give {' or '.join(keys)}"
 
 
 def _network_contradictions(network: Mapping[str, Any]) -> Iterator[str]:

@@ -41,7 +41,7 @@ def spec_template() -> str:
         section = section_in(field.annotation)
         if section is None:
             continue
-        heading = f"[{name}]"
+        heading = f"[[{name}]]" if isinstance(field.default, list) else f"[{name}]"
         lines.append(heading if any(key.startswith(f"{name}.") for key in _EXAMPLE) else f"# {heading}")
         lines[-1] += f"  # {(section.__doc__ or '').splitlines()[0]}"
         for key, item in section.model_fields.items():

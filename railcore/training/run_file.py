@@ -4,7 +4,8 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from railcore.training.transformer import Transformer, catalog_model
 
 _COMMENT = "#"  # starts a row that is left out
 _DEGREES = ("tp", "cp", "pp", "dp")
+_OF_MODEL = ("architecture", "model", "seq_len", "vocab", "lora_rank", "lora_targets", "frozen_bytes")
 # Needed without an architecture.
 _SHAPE = ("layers", "hidden", "heads", "ffn_hidden", "ffn_matrices", "seq_len", "vocab")
 
@@ -58,9 +60,25 @@ def run_template() -> str:
 
 def write_run_template(path: Path) -> None:
     """Write the template. Raises ValueError where the file is there already: it may hold runs."""
+    write_runs(path, run_template())
+
+
+def runs_text(rows: Iterable[Mapping[str, str]]) -> str:
+    """A file of runs, of cells by column."""
+    return tables.csv_text(list(run_columns()), rows)
+
+
+def write_runs(path: Path, text: str) -> None:
+    """Write a file of runs. Raises ValueError where the file is there already: it may hold runs."""
     if path.exists():
         raise ValueError(f"{path} is there already: name a new file")
-    files.write_whole(path, run_template())
+    files.write_whole(path, text)
+
+
+def cells_to_fill(cells: Mapping[str, str]) -> list[str]:
+    """Columns that a run needs and these cells leave blank."""
+    needed = ("yes",) if cells.get("architecture") else ("yes", "without architecture")
+    return [name for name, column in run_columns().items() if column.needed in needed and not cells.get(name)]
 
 
 def _needed(column: RunColumn) -> str:
@@ -79,21 +97,100 @@ def own_runs(path: str | None) -> pd.DataFrame:
     column, its value and what to give.
     """
     if path is None:
-        return published_runs().head(0)
-    file, rows = _file(path), []
-    for line, cells in _cells(file):
-        where = f"{file.name}, line {line}"
-        row = _row(where, cells)
+        return no_runs()
+    file = _file(path)
+    return runs_of_text(file.name, read_runs(file))
+
+
+def no_runs() -> pd.DataFrame:
+    """A table of runs without rows."""
+    return _no_runs().copy()
+
+
+@cache
+def _no_runs() -> pd.DataFrame:
+    return published_runs().head(0)
+
+
+def read_runs(path: Path) -> str:
+    """The text of a file of runs. Raises ValueError for one that cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8 ({error}): save it as CSV in UTF-8") from None
+    except OSError as error:
+        raise ValueError(files.refusal(error)) from None
+
+
+def runs_of_text(
+    name: str,
+    text: str,
+    defaults: Mapping[str, str] | None = None,
+    models: Mapping[str, Transformer] | None = None,
+) -> pd.DataFrame:
+    """Runs of a CSV's text, as `own_runs` gives them.
+
+    Parameters
+    ----------
+    name
+        That messages call it.
+    text
+        In the form of `run_template`.
+    defaults, models
+        As of `checked_runs`.
+    """
+    rows = ((f"{name}, line {line}", cells) for line, cells in _cells(name, text, defaults or {}))
+    hint = " (tensor, context, pipeline, ... are the columns tp, cp, pp, ...)"
+    table = checked_runs(rows, defaults, models, hint)
+    if table.empty:
+        raise ValueError(f"{name} has no runs: write one below the header, or leave the file out")
+    return table
+
+
+def checked_runs(
+    rows: Iterable[tuple[str, Mapping[str, str]]],
+    defaults: Mapping[str, str] | None = None,
+    models: Mapping[str, Transformer] | None = None,
+    hint: str = "",
+) -> pd.DataFrame:
+    """A table of runs, each checked and with every column.
+
+    Parameters
+    ----------
+    rows
+        Where each run stands, for messages, and its cells as texts by column.
+    defaults
+        Cells in place of blank ones; an architecture only for runs that have no sizes.
+    models
+        Models by name, which runs may have as architecture beside the catalog's.
+    hint
+        Behind messages about a strategy.
+
+    Raises
+    ------
+    ValueError
+        For a run that does not fit, with where it stands, the column, its value and what to give.
+    """
+    made = []
+    for where, cells in rows:
+        given = {column: text for column, text in cells.items() if text}
+        row = _row(where, {**_defaults(given, defaults or {}), **given}, models or {})
         try:
-            check_run(next(pd.DataFrame([row]).itertuples()))
+            check_run(next(pd.DataFrame([row]).itertuples()), models)
         except ValueError as error:
-            raise ValueError(
-                f"{where}: {error} (tensor, context, pipeline, ... are the columns tp, cp, pp, ...)"
-            ) from None
-        rows.append(row)
-    if not rows:
-        raise ValueError(f"{file} has no runs: write one below the header, or leave the file out")
-    return with_groups(pd.DataFrame(rows))
+            raise ValueError(f"{where}: {error}{hint}") from None
+        made.append(row)
+    return with_groups(pd.DataFrame(made)) if made else no_runs()
+
+
+def _defaults(given: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """Defaults that go with what is given: none of a model beside another, and none of a GPU beside another."""
+    left: tuple[str, ...] = ()
+    if {"architecture", "hidden"} & {*given} and given.get("architecture") != defaults.get("architecture"):
+        left += _OF_MODEL
+    if given.get("platform", defaults.get("platform")) != defaults.get("platform"):
+        left += ("nic_gbps", "runtime")
+    return {column: text for column, text in defaults.items() if column not in left}
 
 
 def _file(path: str) -> Path:
@@ -105,50 +202,47 @@ def _file(path: str) -> Path:
     return file
 
 
-def _cells(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Line and cells of each run."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8 ({error}): save it as CSV in UTF-8") from None
+def _cells(file: str, text: str, defaults: Mapping[str, str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line and cells of each run. defaults: columns that the header may lack."""
     reader, columns = csv.DictReader(io.StringIO(text)), run_columns()
     header = list(reader.fieldnames or [])
     names = [*columns, "use"]  # the published table has "use", which does nothing here
     for name in header:
         if name not in names:
             near = catalog.nearest_names(name, names)
-            raise ValueError(f"{path.name}, line 1: column {name!r} is not known: the nearest are {near}; use commas")
+            raise ValueError(f"{file}, line 1: column {name!r} is not known: the nearest are {near}; use commas")
         if header.count(name) > 1:
-            raise ValueError(f"{path.name}, line 1: column {name!r} is there twice: leave one")
+            raise ValueError(f"{file}, line 1: column {name!r} is there twice: leave one")
     for column in columns.values():
-        if column.needed == "yes" and column.column not in header:
-            raise ValueError(f"{path.name}, line 1: column {column.column!r} is missing: add it, {column.meaning}")
-    for row in _lines(path, reader):
+        if column.needed == "yes" and column.column not in (*header, *defaults):
+            raise ValueError(f"{file}, line 1: column {column.column!r} is missing: add it, {column.meaning}")
+    for row in _lines(file, reader):
         extra = row.pop(None, None)  # type: ignore[call-overload]
         cells = {name: (value or "").strip() for name, value in row.items()}
         if not any(cells.values()) or cells[header[0]].startswith(_COMMENT):
             continue
         if extra:
-            where = f"{path.name}, line {reader.line_num}"
+            where = f"{file}, line {reader.line_num}"
             raise ValueError(
                 f"{where}: {', '.join(extra)!r} stands behind the last column: put texts with commas in quotes"
             )
         yield reader.line_num, cells
 
 
-def _lines(path: Path, reader: csv.DictReader) -> Iterator[dict[str, str]]:
+def _lines(file: str, reader: csv.DictReader) -> Iterator[dict[str, str]]:
     """Rows of a file. Raises ValueError for one that is no CSV, such as a text without the end of its quotes."""
     try:
         yield from reader
     except csv.Error as error:
-        raise ValueError(f"{path.name}, line {reader.line_num + 1}: {error}: look for an open quote") from None
+        raise ValueError(f"{file}, line {reader.line_num + 1}: {error}: look for an open quote") from None
 
 
-def _row(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
+def _row(where: str, cells: Mapping[str, str], models: Mapping[str, Transformer]) -> dict[str, Any]:
     """A run with every column, checked one by one."""
-    run: dict[str, Any] = {name: _value(where, column, cells.get(name, "")) for name, column in run_columns().items()}
+    columns = run_columns().items()
+    run: dict[str, Any] = {name: _value(where, column, cells.get(name, ""), models) for name, column in columns}
     name = run["architecture"] or ""
-    sizes = _sizes_of(catalog_model(name)) if name else {}
+    sizes = _sizes_of(models.get(name) or catalog_model(name)) if name else {}
     for column, size in sizes.items():
         if run[column] is not None and column not in ("layers", "seq_len", "vocab") and run[column] not in size:
             raise ValueError(f"{where}: {column} is {run[column]}, but {name} has {size[0]}: leave it blank")
@@ -196,8 +290,8 @@ def _sizes_of(model: Transformer) -> dict[str, tuple[int, ...]]:
     return sizes | {"ffn_hidden": widths, "seq_len": (model.sequence_length,), "vocab": (model.vocabulary,)}
 
 
-def _value(where: str, column: RunColumn, text: str) -> object:
-    """The value of a cell: a number, a text, or None for a blank one."""
+def _value(where: str, column: RunColumn, text: str, models: Mapping[str, Transformer]) -> object:
+    """The value of a cell: a number, a text, or None for a blank one. models: known beside the catalog's."""
     if not text:
         if column.needed == "yes":
             raise ValueError(f"{where}: {column.column} is blank: give {column.meaning}")
@@ -219,7 +313,8 @@ def _value(where: str, column: RunColumn, text: str) -> object:
         if text not in (names := column.values.split()):
             raise ValueError(f"{where}: {column.column} is {text!r}: give one of {', '.join(names)}, or leave it blank")
         return int(text) if text.isdecimal() else text
-    names = list(PRECISIONS) if column.kind == "precision" else catalog.names(f"{column.kind}s")
+    names = list(PRECISIONS) if column.kind == "precision" else [*catalog.names(f"{column.kind}s")]
+    names += models if column.kind == "model" else ()
     if text not in names:
         near = catalog.nearest_names(text, names)
         raise ValueError(f"{where}: {column.column} is {text!r}: give a known one, the nearest are {near}")

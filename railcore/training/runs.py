@@ -113,17 +113,20 @@ def with_groups(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _model(row: Any) -> Transformer:
+def _model(row: Any, models: Mapping[str, Transformer] | None = None) -> Transformer:
+    """What a run trains. models: by name of an architecture, before the catalog's."""
     adapters: dict[str, Any] = {"lora_rank": int(row.lora_rank or 0)}
     if row.lora_targets:
         adapters["lora_targets"] = tuple(row.lora_targets.split())
     if row.frozen_bytes:
         adapters["frozen_bytes"] = float(row.frozen_bytes)
     if row.architecture:
-        model = catalog_model(row.architecture)
+        own = (models or {}).get(row.architecture)
+        model = own or catalog_model(row.architecture)
         dense = min(model.dense_layers, row.layers)
         sizes = {"layers": row.layers, "dense_layers": dense, "sequence_length": row.seq_len, "vocabulary": row.vocab}
-        sizes |= {"mtp_layers": int("m" in row.pipeline_layout)}
+        # The catalog leaves predicting layers off, which a training may have; one's own model says them.
+        sizes |= {} if own else {"mtp_layers": int("m" in row.pipeline_layout)}
         return replace(model, name=row.model, **sizes, **adapters)
     same = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "ffn_matrices", "experts", "top_k")
     # MPT too has learned positions, tied embeddings and biases: with them its parameters are as many as are printed.
@@ -174,14 +177,15 @@ def _runtime(row: Any) -> Runtime:
     return replace(as_runtime(row.runtime), **changes)
 
 
-def check_run(row: Any) -> None:
+def check_run(row: Any, models: Mapping[str, Transformer] | None = None) -> None:
     """Refuse a run whose model, strategy or software contradicts itself. Raises ValueError.
 
-    row: with the columns of data/measured/iterations.csv as attributes.
+    row: with the columns of data/measured/iterations.csv as attributes. models: by name of an architecture, before the
+    catalog's.
     """
     catalog_machine(row.platform, row.precision)
     _runtime(row)
-    _strategy(row).check(_model(row), row.global_batch, row.gpus)
+    _strategy(row).check(_model(row, models), row.global_batch, row.gpus)
 
 
 def joined_runs(*tables: pd.DataFrame) -> pd.DataFrame:
@@ -205,6 +209,7 @@ def predictions(
     table: pd.DataFrame,
     runtime: Mapping[str, Any] | None = None,
     altered: Callable[[Machine], Machine] | None = None,
+    models: Mapping[str, Transformer] | None = None,
     **changes: Any,
 ) -> pd.DataFrame:
     """The table with the model's iteration time of each run; all layers have experts unless `architecture` says more.
@@ -217,6 +222,8 @@ def predictions(
         Fields of `Runtime` in place of the run's.
     altered
         Gives the machine to take in place of the catalog's.
+    models
+        Models by name of an architecture, before the catalog's: those of one's own.
     changes
         Fields of `Machine` in place of the catalog's.
 
@@ -232,7 +239,9 @@ def predictions(
     for row in table.itertuples():
         machine = _machine_of(row, machines[row.platform, row.precision])
         software = replace(_runtime(row), **(runtime or {}))
-        estimate = iteration_times(_model(row), machine, _strategy(row), software, global_batch=row.global_batch)
+        estimate = iteration_times(
+            _model(row, models), machine, _strategy(row), software, global_batch=row.global_batch
+        )
         memory, seconds = estimate.memory_bytes.item(), estimate.total_s.item()
         fits, limit = memory <= machine.memory_bytes, estimate.limits.item()
         rows.append((seconds, memory, fits, limit, *(estimate.breakdown[name].item() for name in TIME_PARTS)))
