@@ -28,6 +28,7 @@ search = {context = 1, micro_batch = 1}
 [network]
 candidates = ["rail-only"]
 """
+LOG = " iteration 1/ 2 | elapsed time per iteration (ms): 6700.5 | global batch size: 64 |\n"
 # Lines that write into notebooks/, or need a scheduler: a good answer is not asked for
 NOT_RUN = ("suite figures", "suite figures 2", "suite lab", "suite lab 2", "railcore sweep 2")
 PROGRAMS = {"railcore": railcore_command, "suite": suite_command}
@@ -65,6 +66,7 @@ class Line:
             place = Path(folder)
             (place / "plan.toml").write_text(PLAN, encoding="utf-8")
             (place / "sweep.toml").write_text(PLAN + '[over]\n"cluster.gpus" = [64, 128]\n', encoding="utf-8")
+            (place / "train.log").write_text(LOG, encoding="utf-8")
             (place / "file").touch()
             (place / "folder").mkdir()
             words = [word.replace("{folder}", folder) for word in self._words(self.given | changed)]

@@ -247,7 +247,9 @@ def uncertainty(
     sets = [{key: values[i] for key, values in of_machine.items()} for i in range(machines)]
     modelled_s, best_s = situation.modelled_times(sets, progress), situation.best_times(best, error, draws, seed)
     with np.errstate(invalid="ignore"):  # where nothing that was kept fits
-        over_best = {name: np.where(np.isinf(times), np.inf, times / modelled_s[best]) for name, times in modelled_s.items()}
+        over_best = {
+            name: np.where(np.isinf(times), np.inf, times / modelled_s[best]) for name, times in modelled_s.items()
+        }
     times_s = {name: best_s * np.repeat(over, _PER_MACHINE)[:draws] for name, over in over_best.items()}
     samples = situation.numbers(row_draws(situation.cost_rows(), draws, seed), times_s)
     standing, rows = situation.standing(samples, rank), []

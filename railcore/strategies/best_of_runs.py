@@ -1,21 +1,25 @@
 """The best strategy for the job of a measured run: same model, GPUs, batch, precision and software."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
 from railcore.strategies.parts import search
 from railcore.training.runs import job_of
+from railcore.training.transformer import Transformer
 
 
-def best_of_runs(table: pd.DataFrame) -> np.ndarray:
+def best_of_runs(table: pd.DataFrame, models: Mapping[str, Transformer] | None = None) -> np.ndarray:
     """Iteration time of the best strategy for the job of each run [s]; NaN where none fits.
 
     table: runs with the columns of data/measured/iterations.csv; jobs that are there several times are searched once.
+    models: by name of an architecture, before the catalog's.
     """
     times: dict[tuple, float] = {}
     found = []
     for row in table.itertuples():
-        model, machine, runtime = job_of(row)
+        model, machine, runtime = job_of(row, models)
         job = (model, machine, int(row.gpus), int(row.global_batch), runtime)
         if job not in times:
             best = search(*job[:4], runtime=runtime, top=1, only_best=True).best

@@ -29,6 +29,8 @@ from .scaling_laws import optimal_training_times as optimal_training_times
 from .scaling_laws import scaling_law as scaling_law
 from .software import as_runtime as as_runtime
 from .software import runtime_of as runtime_of
+from .step_logs import StepTimes as StepTimes
+from .step_logs import step_times as step_times
 from .traffic import from_transfers as from_transfers
 from .traffic import iteration_traffic as iteration_traffic
 from .traffic import traffic_summaries as traffic_summaries

@@ -12,6 +12,7 @@ _COUNTS = (
 )
 _SIZES = ("hidden", "heads", "ffn_hidden", "experts", "top_k")
 _OF_MESH = ("tp", "cp", "pp", "ep")  # columns, and names of torchtitan's mesh
+_MOST_PADDING = 128 * 8  # tokens: to a multiple of 128 on each of 8 tensor ranks
 _NO_RANKS = ("ep", "etp")  # they are among the others
 
 
@@ -67,10 +68,10 @@ def _of_model(said: Mapping[str, str], counts: Mapping[str, str]) -> dict[str, s
 
 
 def _model_of_sizes(said: Mapping[str, str], counts: Mapping[str, str]) -> str:
-    """The one model of the catalog with these sizes, or the one with as many layers too; "" for none or several."""
-    near, same = [], []
-    for name in catalog.names("models"):
-        model = catalog_model(name)
+    """The one model of the catalog with these sizes: of several that with as many layers, then that whose tokens are
+    padded to these; "" for none or several."""
+    found = []
+    for model in map(catalog_model, catalog.names("models")):
         widths = {model.ffn_hidden, model.expert_hidden} - {0}
         stated = {int(said[key]) for key in ("ffn_hidden", "expert_hidden") if said.get(key, "").isdecimal()}
         experts = int(counts.get("experts", 0))
@@ -78,10 +79,11 @@ def _model_of_sizes(said: Mapping[str, str], counts: Mapping[str, str]) -> str:
             continue
         if (stated and not stated & widths) or (experts and int(counts.get("top_k", model.top_k)) != model.top_k):
             continue
-        near.append(name)
-        same += [name] if int(counts["layers"]) == model.layers else []
-    found = same or near
-    return found[0] if len(found) == 1 else ""
+        found.append(model)
+    found = [model for model in found if int(counts["layers"]) == model.layers] or found
+    if len(found) > 1 and "vocab" in counts:
+        found = [model for model in found if 0 <= int(counts["vocab"]) - model.vocabulary < _MOST_PADDING]
+    return found[0].name if len(found) == 1 else ""
 
 
 def _of_software(said: Mapping[str, str]) -> dict[str, str]:

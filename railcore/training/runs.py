@@ -200,9 +200,12 @@ def _machine_of(row: Any, machine: Machine) -> Machine:
     return machine.changed(nic_Bps=float(row.nic_gbps) * units.Gbps) if row.nic_gbps else machine
 
 
-def job_of(row: Any) -> tuple[Transformer, Machine, Runtime]:
-    """Model, machine and software of a run, with the columns of data/measured/iterations.csv as attributes."""
-    return _model(row), _machine_of(row, catalog_machine(row.platform, row.precision)), _runtime(row)
+def job_of(row: Any, models: Mapping[str, Transformer] | None = None) -> tuple[Transformer, Machine, Runtime]:
+    """Model, machine and software of a run, with the columns of data/measured/iterations.csv as attributes.
+
+    models: by name of an architecture, before the catalog's.
+    """
+    return _model(row, models), _machine_of(row, catalog_machine(row.platform, row.precision)), _runtime(row)
 
 
 def predictions(

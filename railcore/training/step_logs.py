@@ -250,8 +250,8 @@ class _Steps:
         times = {place: time for place, time in self._times.items() if time > 0}
         if named := {place: time for place, time in times.items() if not place[0]}:
             times = named  # Megatron-Bridge prints both lines: this one has more digits
-        last = self._batches.get(max(times, default=()))
-        kept = tuple(times[place] for place in sorted(times) if self._batches.get(place) == last)
+        last = next((self._batches[place] for place in sorted(times, reverse=True) if place in self._batches), None)
+        kept = tuple(times[place] for place in sorted(times) if self._batches.get(place, last) == last)
         left = len(times) - len(kept)
         return kept, (f"{left} steps of other batches left out",) if left else ()
 
