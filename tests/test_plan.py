@@ -58,7 +58,8 @@ def spec(platform="DGX H100", gpus=64, model="Llama-3 8B", candidates="all", **s
         "job": {"model": model, "tokens": 1e12, "batch": 512, "search": JOBS.get(str(model), {})},
         "network": {"candidates": candidates},
     }
-    return {name: {**base.get(name, {}), **sections.get(name, {})} for name in {**base, **sections}}
+    tables = {name: part for name, part in sections.items() if isinstance(part, dict)}
+    return sections | {name: {**base.get(name, {}), **tables.get(name, {})} for name in {**base, **tables}}
 
 
 @cache

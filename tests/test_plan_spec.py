@@ -18,7 +18,7 @@ from railcore.planner.case import case_of
 from railcore.planner.choice import missed_limits
 from railcore.planner.planning import plan
 from railcore.planner.power_places import power_places_of
-from railcore.planner.spec import Spec
+from railcore.planner.spec import MeasuredSpec, Spec
 from railcore.planner.spec_reading import read_spec
 from railcore.planner.spec_template import spec_schema, spec_template
 from railcore.training.transformer import Transformer
@@ -70,6 +70,14 @@ def faults(given):
         read_spec(given)
     head, *lines = str(caught.value).split("\n  ")
     return lines or [head.partition(": ")[2]]
+
+
+ARRAYS = {"candidate", "measured"}  # sections of which a spec has several
+
+
+def dotted_of(place):
+    """The key of the first of several, where a section is one."""
+    return ".".join(f"{name}.0" if name in ARRAYS else name for name in place)
 
 
 def sections_of(model, before=()):
@@ -173,8 +181,8 @@ def test_a_typo_in_any_key_names_the_key_that_is_near(place, section):
         typo = key[:-2] + key[-1] + key[-2] + "x"
         inner = {typo: 1}
         for name in reversed(place):
-            inner = {name: [inner]} if name == "candidate" else {name: inner}
-        dotted = ".".join(place).replace("candidate", "candidate.0")
+            inner = {name: [inner]} if name in ARRAYS else {name: inner}
+        dotted = dotted_of(place)
         line = next(line for line in faults(spec(**inner)) if line.startswith(f"{dotted}.{typo} "))
         assert re.search(rf"is unknown: give .*'{key}'", line), line
 
@@ -282,7 +290,7 @@ def key_of(place, key):
     def given(value):
         inner = {key: value}
         for name in reversed(place):
-            inner = {name: [inner]} if name == "candidate" else {name: inner}
+            inner = {name: [inner]} if name in ARRAYS else {name: inner}
         return inner
 
     return given
@@ -392,7 +400,7 @@ def test_no_value_is_a_truth_value(key, true):
     *place, last = key.split(".")
     for value in (true, [true, true]):
         found = faults(spec(**key_of(place, last)(value)))
-        assert any(line.startswith(key.replace("candidate.", "candidate.0.")) for line in found), found
+        assert any(line.startswith(f"{dotted_of(place)}.{last}") for line in found), found
 
 
 @pytest.mark.parametrize(
@@ -525,9 +533,9 @@ def parts_of(text):
     """Parts of the template that are tables of one's own, in place of a key above them, apart from the rest."""
     own, rest = {}, []
     for part in text.split("\n\n"):
-        heading = re.match(r"# \[+(\w+\.\w+)\]", part)
+        heading = re.match(r"# \[+(\w+\.\w+)\]|# \[\[(\w+)\]\]", part)
         if heading:
-            own[heading[1]] = uncommented(part)
+            own[heading[1] or heading[2]] = uncommented(part)
         else:
             rest.append(part)
     return own, "\n\n".join(rest)
@@ -555,6 +563,7 @@ def test_the_template_is_read_and_has_every_key_with_its_meaning():
             seen.append(f"{place}.{match[1]}")
             assert re.search(r" # \S", line[2:]), f"{seen[-1]} has no meaning"
     top = {place[0]: section for place, section in sections_of(Spec) if len(place) == 1}
+    del top["measured"]  # whose table is one of one's own
     assert sorted(seen) == sorted(f"{name}.{key}" for name, section in top.items() for key in section.model_fields)
 
 
@@ -568,8 +577,8 @@ def test_defaults_without_the_comment_sign_are_the_same_spec():
 
 def test_tables_of_ones_own_in_the_template_are_read():
     own, _ = parts_of(spec_template())
-    assert {"network.candidate", "books.prices"} <= set(own)
-    for name in ("network.candidate", "books.prices"):
+    assert {"network.candidate", "books.prices", "measured"} <= set(own)
+    for name in ("network.candidate", "books.prices", "measured"):
         found = read_spec(f"{spec_template()}\n{own[name]}\n")
         assert found != read_spec(spec_template()) and case_of(found)
 
@@ -622,6 +631,8 @@ ELSEWHERE = {  # keys whose effect another test has, and why others have none
     **dict.fromkeys(("find.gpus", "find.cost", "find.days"), "in test_plan_find.py"),
     **dict.fromkeys(("uncertainty.draws", "uncertainty.seed"), "in test_plan_uncertainty.py"),
     "title": "in test_plan_command.py",
+    **{f"measured.{key}": "in test_measured_runs.py" for key in MeasuredSpec.model_fields},
+    "measured": "in test_measured_runs.py",
     "job.config": "in test_plan_job.py",
     **dict.fromkeys(("job.lora_targets", "job.frozen_bytes"), "in test_lora.py"),
     **dict.fromkeys(("books.prices.dac", "books.powers.dac"), "no network of a plan has copper cables"),
@@ -667,7 +678,7 @@ def before(place):
 
 def test_every_key_has_an_effect_or_a_place_where_it_is_tested():
     every = {".".join((*place, key)) for place, section in sections_of(Spec) for key in section.model_fields}
-    assert every | {"title"} == set(EFFECTS) | set(ELSEWHERE) and not set(EFFECTS) & set(ELSEWHERE)
+    assert every | {"title", "measured"} == set(EFFECTS) | set(ELSEWHERE) and not set(EFFECTS) & set(ELSEWHERE)
 
 
 @pytest.mark.parametrize("key", EFFECTS)

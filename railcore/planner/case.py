@@ -25,7 +25,7 @@ from railcore.network.price_books import (
 )
 from railcore.network.reliability import host_gpus
 from railcore.network.switches import switch_model, usual_networks
-from railcore.planner.measured_runs import measured_runs
+from railcore.planner.measured_runs import spec_runs
 from railcore.planner.spec import JobSpec, PowerSpec, PriceSpec, SiteSpec, Spec, batch_size
 from railcore.strategies.best_of_runs import best_of_runs
 from railcore.strategies.gpu_counts import gpu_counts, near_batches
@@ -273,7 +273,7 @@ def case_of(spec: Spec) -> Case:
     if machine.hb_domain_size > int(rack["gpus"]):
         larger = f"HB domains of {machine.hb_domain_size:,} GPUs are larger than {rack.name}, of {int(rack['gpus'])}"
         warnings = (*warnings, f"{larger}: the price and power of what joins its servers are not counted.")
-    runs = measured_runs(spec, model, runtime, batch)
+    runs = spec_runs(spec, model, runtime, batch)
     books = (prices, powers)
     return Case(spec, model, machine, runtime, float(tokens), batch, radix, *books, rack, strategy, warnings, *runs)
 

@@ -22,7 +22,7 @@ _CHOSEN = ("name", "imbalance", "sequence_length", "vocabulary", "mtp_layers", "
 _ADAPTERS = ("lora_rank", "lora_targets", "frozen_bytes")
 
 
-def measured_runs(
+def spec_runs(
     spec: Spec, model: Transformer, runtime: Runtime, batch: float
 ) -> tuple[pd.DataFrame, dict[str, Transformer]]:
     """A spec's own runs with the columns of `own_runs`, and the models that they may have beside the catalog's.

@@ -14,6 +14,9 @@ from railcore.planner.spec import SI_NUMBERS, Spec, nearest, section_at
 from railcore.training.hugging_face import read_config
 from railcore.training.run_file import read_runs
 
+# A member of a union in pydantic's locations: a type, or one of our sections that stand beside a name.
+_OF_UNION = re.compile(r"(str|int|dict|PriceSpec|PowerSpec)$|(literal|list|dict|tuple|function-\w+|constrained-\w+)\b")
+
 
 def read_spec(spec: Spec | Mapping[str, Any] | str | Path, si_numbers: bool = True) -> Spec:
     """A spec of a TOML file, a text in TOML, or a dictionary.
@@ -215,5 +218,4 @@ def _fault(key: str, error: Any) -> str:
 
 def _is_of_union(part: Any) -> bool:
     """Whether a part of pydantic's location names a member of a union, and is no key."""
-    words = ("str", "int", "literal", "list", "dict", "function-", "tuple", "constrained-", "PriceSpec", "PowerSpec")
-    return isinstance(part, str) and part.startswith(words)
+    return isinstance(part, str) and bool(_OF_UNION.match(part))

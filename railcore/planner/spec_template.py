@@ -27,6 +27,18 @@ _TABLES = {  # by section: tables in place of a key
         "",
     ),
 }
+_ARRAYS = {  # sections of which a spec has as many as it likes
+    "measured": (
+        "# [[measured]]  # A run of your own. What it leaves out is of the job and the cluster.",
+        '# seconds = "6.74 s"                       # of an iteration; or tokens_per_s of a GPU',
+        "# gpus = 64",
+        "# batch = 128                              # sequences",
+        "# strategy = {tensor = 8}                  # as job.mapping; or launch, a Megatron-LM line",
+        "# Also model, sequence_length, platform, precision, runtime.",
+        '# A file of runs (railcore runs template) stands as measured = "runs.csv" above the first section.',
+        "",
+    ),
+}
 
 
 def spec_schema() -> dict[str, Any]:
@@ -39,9 +51,9 @@ def spec_template() -> str:
     lines = ["# A cluster and its job. Lines with # are the defaults; `railcore plan FILE` reads it.", ""]
     for name, field in Spec.model_fields.items():
         section = section_in(field.annotation)
-        if section is None:
+        if section is None or name in _ARRAYS:
             continue
-        heading = f"[[{name}]]" if isinstance(field.default, list) else f"[{name}]"
+        heading = f"[{name}]"
         lines.append(heading if any(key.startswith(f"{name}.") for key in _EXAMPLE) else f"# {heading}")
         lines[-1] += f"  # {(section.__doc__ or '').splitlines()[0]}"
         for key, item in section.model_fields.items():
@@ -49,7 +61,7 @@ def spec_template() -> str:
             shown = f"{key} = {value}" if value else f"# {key} = {_toml(item.default, item.annotation)}"
             lines.append(f"{shown:<43} # {item.description}".rstrip())
         lines += ["", *_TABLES.get(name, ())]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(line for table in _ARRAYS.values() for line in table)])
 
 
 def _toml(value: Any, annotation: Any) -> str:

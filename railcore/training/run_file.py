@@ -138,6 +138,15 @@ def runs_of_text(
         In the form of `run_template`.
     defaults, models
         As of `checked_runs`.
+
+    Returns
+    -------
+    The table.
+
+    Raises
+    ------
+    ValueError
+        For a row that does not fit, with its line.
     """
     rows = ((f"{name}, line {line}", cells) for line, cells in _cells(name, text, defaults or {}))
     hint = " (tensor, context, pipeline, ... are the columns tp, cp, pp, ...)"
@@ -165,6 +174,10 @@ def checked_runs(
         Models by name, which runs may have as architecture beside the catalog's.
     hint
         Behind messages about a strategy.
+
+    Returns
+    -------
+    The table, with the columns that `published_runs` adds.
 
     Raises
     ------
