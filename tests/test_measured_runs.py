@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -13,7 +14,7 @@ from railcore.planner.spec import Spec
 from railcore.planner.spec_reading import read_spec
 from railcore.planner.spec_template import spec_template
 from railcore.planner.sweep_grid import sweep_points
-from railcore.training import run_file, runs
+from railcore.training import run_cells, run_file, runs
 from railcore.training.iteration import iteration_times
 from railcore.training.software import newest_runtime
 
@@ -60,6 +61,7 @@ def test_a_run_takes_what_it_leaves_out_of_the_job(seconds):
         (JOB | {"sequence_length": 4096, "lora_rank": 16, "frozen_bytes": 1}, {"tensor": 2, "pipeline": 2}),
         (JOB | {"model": SIZES}, {"pipeline": 4, "interleave": 2, "ends_as_layers": True}),
         (JOB | {"model": "Qwen3-30B-A3B"}, {"expert": 8, "tensor": 2, "whole_experts": True}),
+        (JOB | {"model": "Qwen3-30B-A3B", "runtime": "deepseek2024"}, {"expert": 8, "pipeline": 2}),
         (JOB | {"model": SIZES | {"experts": 8, "top_k": 2, "expert_hidden": 1024}}, {"expert": 8}),
         (JOB | {"model": SIZES | {"mtp_layers": 1}}, {"tensor": 2}),
     ],
@@ -71,6 +73,23 @@ def test_the_modelled_time_of_a_run_is_that_of_its_objects(job, strategy):
     split = rc.Strategy(**strategy, data=64 // degrees.gpus)
     alone = iteration_times(found.model, found.machine, split, found.runtime, global_batch=128).total_s.item()
     assert modelled == pytest.approx(alone, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "changes"),
+    [
+        (rc.Strategy(tensor=2, data=8, expert=4, whole_experts=True, sharding="gradients"), {"capacity": 1.25}),
+        (rc.Strategy(pipeline=4, data=4, expert=4, interleave=2, ends_as_layers=True, micro_batch=2), {}),
+        (rc.Strategy(tensor=4, data=4, sequence_parallel=True, recompute="full", recomputed_layers=3), {}),
+    ],
+)
+@pytest.mark.parametrize("name", ["deepseek2024", "megatron-bridge2025"])
+def test_cells_of_objects_say_all_of_them(strategy, changes, name):
+    runtime, model = replace(rc.training.as_runtime(name), **changes), rc.catalog_model("Mixtral 8x7B")
+    cells = {"platform": "DGX H100", "precision": "bf16", "global_batch": "64", "measured_iteration_s": "1"}
+    cells |= run_cells.strategy_cells(strategy) | run_cells.runtime_cells(runtime) | run_cells.model_cells(model)
+    (run,) = run_file.checked_runs([("here", cells)]).itertuples()
+    assert (runs._strategy(run), runs._runtime(run), runs._model(run)) == (strategy, runtime, model)
 
 
 def test_tokens_a_second_are_the_same_as_seconds():
