@@ -334,7 +334,9 @@ def answer_of(case: Case, candidate: Candidate, designs: Designs, racks: int) ->
     if design is None:
         return replace(answer, note=designs.nothing_fits(answer.fabric.gpus - spares))
     table, numbers = designs.timed(answer.fabric, design, case.spec.operation)
-    numbers, warnings = {**answer.numbers, **numbers}, (*answer.warnings, *design.warnings)
+    scale = case.time_scale(design.gpus)
+    numbers = {**answer.numbers, **numbers, "iteration_s": scale * design.iteration_s, "mfu": numbers["mfu"] / scale}
+    warnings = (*answer.warnings, *design.warnings)
     return replace(answer, design=design, goodput=table, numbers=numbers, warnings=warnings)
 
 

@@ -14,24 +14,26 @@ from railcore.planner.result import Plan
 from railcore.planner.sections import boundary, capital, limit_text, own_mapping, row_value, row_words, sections
 from railcore.planner.shown_numbers import FIRST, NUMBERS, interval, shown
 from railcore.planner.spec import GoalsSpec
+from railcore.planner.uncertainty import NO_DIFFERENCE
 
 _MARKERS = ("circle", "square", "triangle", "diamond", "triangle-down", "plus", "cross", "star")
 _SHOWN_FLIPS = 3
 _SURE = 0.95  # share of the draws from which a limit counts as met
-_CLOSE = 0.01  # relative difference below which two numbers are nearly equal
 _LEAST_GAP = 5e-4  # relative difference below which two numbers are equal
 
 
-def headline(plan: Plan) -> str:
-    """The answer: the winner, by how much, under which limits; and what flips it."""
+def headline(plan: Plan, draws: bool = False) -> str:
+    """The answer: the winner, its time with its interval and what that rests on, by how much it wins, what flips it.
+
+    draws: whether ties by all draws are known.
+    """
     best, limits = plan.best, _goals_text(plan.spec.limits)
     if best is None:
         return f"No network runs {plan.case.model.name} here. {capital(plan.answers[0].note)}."
     numbers = best.numbers
     days, cost = (shown(name, numbers[name]) for name in ("days", "cost_usd"))
-    error = number(100 * plan.expected_error.error, 2)
-    runs = "published runs" if plan.expected_error.same_gpu else "published runs of other GPUs"
-    does = f"trains {plan.case.model.name} in {days} ({runs} differ by {error}% on average) for {cost}"
+    range_ = interval("days", *plan.days_interval)
+    does = f"trains {plan.case.model.name} in {days} ({range_} in nine of ten cases) for {cost}"
     if plan.spec.find is not None:
         does += f" on {shown('gpus', numbers['gpus'])} GPUs"
     if not plan.met:
@@ -40,18 +42,44 @@ def headline(plan: Plan) -> str:
             return f"Not reachable: {plan.site.note}. Without a site, {best.name} {does}."
         nearest = f"Not reachable: no network meets {limits}. The nearest, {best.name}, {does}"
         return f"{nearest}: {' and '.join(missed)}. {plan.gpus_that_would_do}".rstrip()
-    second = next((answer for answer in plan.possible[1:] if not missed_limits(answer, plan.spec.limits)), None)
-    less = ""
-    if second is not None:
-        by = 1 - numbers[plan.rank] / second.numbers[plan.rank]
-        gap = (
-            f"{number(100 * abs(by), 2)}% {'less' if by > 0 else 'more'} than" if abs(by) > _LEAST_GAP else "as much as"
-        )
-        less = f", {gap} {second.name} by {NUMBERS[plan.rank].label}"
-        less += ", which misses more wishes" if by < -_LEAST_GAP else ""
-        less += ": as good as equal" if _LEAST_GAP < by < _CLOSE else ""
     under = f", within {limits}" if limits else ""
-    return f"{capital(best.name)} {does}{less}{under}. {_flip_sentence(plan)}"
+    return f"{capital(best.name)} {does}{_less_than_second(plan, draws)}{under}. {_flip_sentence(plan)}"
+
+
+def _less_than_second(plan: Plan, draws: bool) -> str:
+    """By how much the best is better than the second within the limits, or that there is no difference."""
+    assert plan.best is not None
+    second = next((answer for answer in plan.possible[1:] if not missed_limits(answer, plan.spec.limits)), None)
+    if second is None:
+        return ""
+    label, by = NUMBERS[plan.rank].label, 1 - plan.best.numbers[plan.rank] / second.numbers[plan.rank]
+    if abs(by) < NO_DIFFERENCE or (draws and second.name in plan.ties):
+        text = f": no difference to {second.name} by {label} that the models can tell"
+    else:
+        text = f", {number(100 * abs(by), 2)}% {'less' if by > 0 else 'more'} than {second.name} by {label}"
+    return text + (", which misses more wishes" if by < -_LEAST_GAP else "")
+
+
+def error_text(plan: Plan) -> str:
+    """What the interval of the time rests on: runs like it, the nearest published one, and own ones."""
+    if plan.best is None or plan.best.design is None:
+        return ""
+    error, design, batch = plan.expected_error, plan.best.design, int(plan.best.numbers["batch"])
+    modelled_s, texts = design.iteration_s, [f"Times rest on {error.evidence}"]
+    if error.own:
+        before = plan.case.published_error(design.gpus)
+        text = f"they multiply modelled times by {number(error.middle, 3)}: an iteration of {show(modelled_s, 's', 3)}"
+        text += f", {before.between(modelled_s, 's')}, becomes {show(modelled_s * error.middle, 's', 3)}"
+        texts.append(f"{text}, {error.between(modelled_s, 's')}")
+    elif error.middle > 1:
+        longer = number(100 * (error.middle - 1), 2)
+        texts.append(f"half of such runs are expected to take {longer}% longer than modelled, or more")
+    same = error.same_job(plan.case.model, plan.case.machine, design.gpus, batch)
+    texts.append(f"the nearest published is {error.nearest_run(modelled_s if same else None)}")
+    if error.pairs:
+        right = number(100 * error.order, 2)
+        texts.append(f"of {error.pairs:,} pairs of published mappings of a job the model orders {right}% right")
+    return "; ".join(texts) + "."
 
 
 def model_text(plan: Plan) -> str:
@@ -150,7 +178,8 @@ def document(plan: Plan, draws: bool) -> dict[str, Any]:
     return {
         "title": spec.title or f"{gpus}{case.rack.name}, for {case.model.name}",
         "subtitle": ", ".join(job),
-        "headline": headline(plan),
+        "headline": headline(plan, draws),
+        "error": _error(plan),
         "verdicts": verdicts(plan, draws),
         "columns": [{"key": name, **NUMBERS[name]._asdict()} for name in first_numbers(plan)],
         "candidates": [_candidate(plan, answer, draws) for answer in plan.answers],
@@ -161,6 +190,17 @@ def document(plan: Plan, draws: bool) -> dict[str, Any]:
         "sections": sections(plan, draws),
         "generated": f"railcore {import_module('railcore').__version__}",
     }
+
+
+def _error(plan: Plan) -> dict[str, Any] | None:
+    """What an iteration is expected to take [s], and what that rests on, as numbers."""
+    if plan.best is None or plan.best.design is None:
+        return None
+    error, modelled_s = plan.expected_error, plan.best.design.iteration_s
+    ends = ("low", "lower", "middle", "upper", "high")
+    times = {f"iteration_{name}_s": modelled_s * getattr(error, name) for name in ends}
+    counts = {name: getattr(error, name) for name in ("runs", "largest", "places", "own", "pairs", "order")}
+    return {"iteration_modelled_s": modelled_s} | times | counts | {"text": error_text(plan)}
 
 
 def first_numbers(plan: Plan) -> list[str]:
@@ -236,7 +276,7 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
     texts += [f"- {answer.why_same}" for answer in plan.answers if answer.also]
     if plan.best is not None:
         texts.append(f"- Best strategy: {plan.best.label}.")
-        texts.append(f"- Times are off by {plan.expected_error}.")
+        texts.append(f"- {error_text(plan)}")
         for row in plan.own_strategy.head(1).itertuples():
             times = f"{show(row.iteration_s, 's', 4)}, {number(row.over_best, 3)} times the best for each sequence"
             limit = limit_text(row.limit, row.memory_bytes, plan.case.machine)

@@ -127,7 +127,10 @@ class Plan:
 
     @cached_property
     def candidates(self) -> pd.DataFrame:
-        """A row for each candidate, the best first: names, strategy, parameters, every number, missed goals, note."""
+        """A row for each candidate, the best first: names, strategy, parameters, every number, missed goals, note.
+
+        iteration_low_s, iteration_high_s: 5 and 95% of what an iteration is expected to take (`expected_error`).
+        """
         rows = []
         for answer in self.answers:
             missed = {
@@ -136,10 +139,21 @@ class Plan:
             }
             names = {"candidate": answer.name, "also": ", ".join(answer.also), "strategy": answer.label}
             row = {**names, "parameters": self.case.model.total_parameters}
+            row |= self._iteration_interval(answer)
             rows.append(row | dict(answer.numbers) | missed | {"note": answer.note or answer.why_same})
-        order = ["candidate", "also", "strategy", "parameters", *NUMBERS, "limits_missed", "wishes_missed", "note"]
+        numbers = list(NUMBERS)
+        numbers[numbers.index("iteration_s") + 1 : 0] = ["iteration_low_s", "iteration_high_s"]
+        order = ["candidate", "also", "strategy", "parameters", *numbers, "limits_missed", "wishes_missed", "note"]
         table = pd.DataFrame(rows)
         return table[[name for name in order if name in table]]
+
+    def _iteration_interval(self, answer: Answer) -> dict[str, float]:
+        """5 and 95% of the iteration time of an answer."""
+        if answer.design is None:
+            return {}
+        error = self.case.expected_error(answer.design.gpus)
+        names = {"iteration_low_s": error.low, "iteration_high_s": error.high}
+        return {name: answer.design.iteration_s * end for name, end in names.items()}
 
     @cached_property
     def designs(self) -> pd.DataFrame:
@@ -152,9 +166,10 @@ class Plan:
 
     @cached_property
     def times(self) -> pd.DataFrame:
-        """Time of an iteration by part, and shares of the NICs by kind of traffic, a row for each candidate.
+        """Modelled time of an iteration by part, and shares of the NICs by kind of traffic, a row for each candidate.
 
-        Only packet networks have shares. software_low and software_high: time under other software, over this time.
+        Own runs do not scale it. Only packet networks have shares. software_low and software_high: time under other
+        software, over this time.
         """
         rows, bands = [], {}
         for answer in self.possible:
@@ -212,9 +227,10 @@ class Plan:
                 box = self.case.machine.changed(hb_domain_size=answer.fabric.hb_domain_size)
                 options = (self.case.runtime, answer.design.offload, batch)  # type: ignore[union-attr]
                 times = iteration_times(self.case.model, box, strategy, *options, fabric=answer.fabric)
-                over_best = times.total_s.item() / batch * answer.numbers["batch"] / answer.numbers["iteration_s"]
+                seconds = times.total_s.item() * self.case.time_scale(strategy.gpus)
+                over_best = seconds / batch * answer.numbers["batch"] / answer.numbers["iteration_s"]
                 memory = times.memory_bytes.item()
-                rows.append((answer.name, times.total_s.item(), over_best, memory, times.limits.item()))
+                rows.append((answer.name, seconds, over_best, memory, times.limits.item()))
         return pd.DataFrame(rows, columns=["candidate", "iteration_s", "over_best", "memory_bytes", "limit"])
 
     @cached_property

@@ -143,18 +143,18 @@ def _strategy(plan: Plan, best: Answer) -> Section:
     breakdown = {
         "part of the iteration": [_part(name) for name in of_best],
         "time": _quantities(of_best.values(), "s"),
-        "share": [_percent(value / best.numbers["iteration_s"]) for value in of_best.values()],
+        "share": [_percent(value / times["iteration_s"][best.name]) for value in of_best.values()],
     }
     of_nic = {"network": names} | {
         _TRAFFIC.get(name, words(name.removesuffix("_share"))): [_percent(value) for value in times[name]]
         for name in shares
     }
-    error = f"Times on {plan.case.rack.name} are off by {plan.expected_error}, against published runs."
     tables = [_table(strategies, "Best strategy on each network", "llrrrr")]
     tables.append(_table(breakdown, f"Where the time goes: {best.name}"))
     tables += [_table(of_nic, "Share of a NIC that each kind of traffic gets")] if shares else []
     tables += [_own_strategy(plan), _memory(plan)]
-    section = _section("strategy", "Strategy and time", error, tables)
+    lead = f"An iteration takes {plan.expected_error.between(best.design.iteration_s, 's')}."  # type: ignore[union-attr]
+    section = _section("strategy", "Strategy and time", lead, tables)
     return section | {
         "bars": {"caption": "An iteration on each network, by part", "unit": "s", "rows": _bars(times, parts)}
     }
@@ -353,10 +353,11 @@ def _uncertainty(plan: Plan, best: Answer, draws: Uncertainty) -> Section:
         "then best": [row["best"].replace("none", "none meets the limits") for row in flips],
     }
     lead = (
-        f"5 to 95% of {plan.spec.uncertainty.draws:,} draws of the rows that are assumed or vary, whose median is the "
-        "value. All networks see the same draws, and the kept strategies of each are timed again."
+        f"5 to 95% of {plan.spec.uncertainty.draws:,} draws: of the error of modelled times, as published runs have it, "
+        "and of the rows that are assumed or vary. All networks see the same draws, and the kept strategies of "
+        "each are timed again."
     )
-    notes = ["What circuits add to an iteration, and a site, stay as they are. The model's own error comes on top."]
+    notes = ["What circuits add to an iteration, and a site, stay as they are."]
     notes += ["Networks beside the scale-out one are not drawn."] if plan.spec.cluster.include else []
     notes += draws.notes
     tables = [_table(pd.DataFrame(rows), "5 to 95%"), _table(columns, "What alone flips the answer", "lrrl")]

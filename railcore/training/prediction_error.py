@@ -78,13 +78,26 @@ class ExpectedError(NamedTuple):
             like = f"{counted(self.own, 'runs')} of yours, and {like}"
         return like + "".join(f"; {text}" for text in self.missing)
 
-    @property
-    def nearest_run(self) -> str:
-        """The nearest published run in words, with our best for its job."""
+    def same_job(self, model: Transformer, machine: Machine, gpus: int, global_batch: int) -> bool:
+        """Whether the nearest published run is of this very job."""
+        run, job = self.nearest, (model.name, machine.gpu, machine.precision, gpus, global_batch)
+        return job == tuple(run[name] for name in ("model", "gpu", "precision", "gpus", "global_batch"))
+
+    def nearest_run(self, same_job_s: float | None = None) -> str:
+        """The nearest published run in words, beside our best for its job with its software.
+
+        same_job_s: modelled time of the answer, where it is of the run's job [s].
+        """
         run = self.nearest
         text = f"{run['software']}: {run['model']} on {run['gpus']:,} GPUs of {run['platform']}"
-        times = f"{show(run['measured_iteration_s'], 's', 3)}, ours {show(run['best_s'], 's', 3)}"
-        return f"{text}, {times} ({100 * (run['best_s'] / run['measured_iteration_s'] - 1):+.0f}%)"
+        ours = {"ours": same_job_s, "with its software": run["best_s"]}
+        times = [
+            f"{name} {show(seconds, 's', 3)} ({100 * (seconds / run['measured_iteration_s'] - 1):+.0f}%)"
+            for name, seconds in ours.items()
+            if seconds is not None
+        ]
+        flag = f", though {run['flag']}" if run["flag"] else ""
+        return f"{text}, {show(run['measured_iteration_s'], 's', 3)}, {', '.join(times)}{flag}"
 
     def between(self, modelled: float, unit: str) -> str:
         """The interval of a modelled quantity that goes with the time, in words."""
