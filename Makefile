@@ -91,7 +91,7 @@ test-browser: $(SETUP) ## Open JupyterLab in Chromium, run a notebook, move a sl
 
 lock: $(SETUP) ## Write constraints.txt from pyproject.toml, for Python 3.11 and later [UPGRADE=1 for the newest versions]
 	$(RUN) -m uv pip compile --quiet $(if $(call yes,UPGRADE),--upgrade) --universal --python-version 3.11 \
-	  --fork-strategy fewest --all-extras --group dev --group site --no-header --no-annotate --no-emit-index-url \
+	  --fork-strategy fewest --extra sweeps --extra workbooks --group dev --group site --no-header --no-annotate --no-emit-index-url \
 	  --no-emit-find-links -o constraints.txt pyproject.toml
 
 lowest: $(SETUP) ## Run the unit tests with the lowest versions that pyproject.toml allows

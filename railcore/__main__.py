@@ -41,6 +41,22 @@ def command_parser() -> argparse.ArgumentParser:
         help="of Megatron-LM, NeMo, Megatron-Bridge or torchtitan, or llmb-run's jobs.sqlite3",
     )
     reading.add_argument("-o", "--out", metavar="FILE", help="write it into a new file instead")
+    measuring = commands.add_parser("measure", help="your own GPU and links as rows of the catalog")
+    actions = measuring.add_subparsers(dest="action", required=True)
+    script = actions.add_parser("script", help="print the script that times a GPU; it needs PyTorch, and not railcore")
+    running = actions.add_parser("run", help="time the GPU of this machine, with this Python's PyTorch")
+    for action in (script, running):
+        action.add_argument("--model", default="Llama-3 8B", help="of the catalog, whose products are timed")
+        action.add_argument("--tensor", type=int, default=1, help="ranks that split it")
+        action.add_argument("--tokens", type=int, default=8192, help="of a micro-batch on a rank")
+    script.add_argument("--write", metavar="FILE", help="write it into a file instead")
+    running.add_argument("--out", metavar="FILE", default="parts.csv", help="the CSV of times to write")
+    running.add_argument("--seconds", type=float, default=180.0, help="of all measurements")
+    running.add_argument("--device", default="cuda", help="cuda, cuda:1, ...; cpu to try it")
+    reading = actions.add_parser("read", help="turn measured times into rows of the catalog")
+    reading.add_argument("files", nargs="+", help="CSV of the script, logs of nccl-tests, a system file of SimuMax")
+    reading.add_argument("--platform", required=True, help='of the catalog, such as "DGX H100": has the GPU\'s peaks')
+    reading.add_argument("--write", metavar="FILE", help="write the rows into a CSV instead of printing them")
     commands.add_parser("assumptions", help="rows of the catalog that are assumed, with their bounds")
     planning = commands.add_parser("plan", help="one cluster spec in, every model's answer out")
     planning.add_argument("specs", nargs="*", metavar="SPEC", help="TOML files; several stand side by side")
@@ -199,6 +215,17 @@ def _read_logs(options) -> int:
     return 0
 
 
+def _measure(options) -> int:
+    from railcore.training import measuring
+
+    if options.action == "read":
+        return measuring.read_measured(options.files, options.platform, options.write)
+    job = (options.model, options.tensor, options.tokens)
+    if options.action == "script":
+        return measuring.write_script(*job, options.write)
+    return measuring.run_here(*job, options.out, options.seconds, options.device)
+
+
 def _plan(options) -> int:
     import json
 
@@ -232,6 +259,7 @@ def _support(options) -> int:
 
 _COMMANDS = {
     "list": _list,
+    "measure": _measure,
     "catalog": _catalog,
     "plan": _plan,
     "runs": _runs,

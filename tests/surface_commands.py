@@ -29,8 +29,9 @@ search = {context = 1, micro_batch = 1}
 candidates = ["rail-only"]
 """
 LOG = " iteration 1/ 2 | elapsed time per iteration (ms): 6700.5 | global batch size: 64 |\n"
-# Lines that write into notebooks/, or need a scheduler: a good answer is not asked for
-NOT_RUN = ("suite figures", "suite figures 2", "suite lab", "suite lab 2", "railcore sweep 2")
+PARTS = "gpu,setup,date,kind,name,n,forward_s\nNVIDIA H100 80GB HBM3,,2026-11,copy,a copy,536870912,7.1e-4\n"
+# Lines that write into notebooks/, or need a scheduler or PyTorch: a good answer is not asked for
+NOT_RUN = ("suite figures", "suite figures 2", "suite lab", "suite lab 2", "railcore sweep 2", "railcore measure run")
 PROGRAMS = {"railcore": railcore_command, "suite": suite_command}
 NUMBERS = {"zero": "0", "negative": "-1", "NaN": "nan", "infinite": "inf", "huge": str(10**12)}
 TEXTS = {"empty": "", "unknown name": "no such name"}
@@ -67,6 +68,7 @@ class Line:
             (place / "plan.toml").write_text(PLAN, encoding="utf-8")
             (place / "sweep.toml").write_text(PLAN + '[over]\n"cluster.gpus" = [64, 128]\n', encoding="utf-8")
             (place / "train.log").write_text(LOG, encoding="utf-8")
+            (place / "parts.csv").write_text(PARTS, encoding="utf-8")
             (place / "file").touch()
             (place / "folder").mkdir()
             words = [word.replace("{folder}", folder) for word in self._words(self.given | changed)]

@@ -18,6 +18,7 @@ from railcore.catalog.items import (
     families,
     input_rows,
     item,
+    laid_over,
     missing_rows,
     names,
     own_version,

@@ -10,8 +10,9 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -246,20 +247,48 @@ def _is_of(parameters: Iterable[str], parameter: str) -> bool:
 
 
 def _rows(path: Path, of_user: bool = False) -> list[Value]:
-    """Rows of a file, whose name is the family; rows and items that are not filled in are left out.
-
-    Raises ValueError with the faults of the whole file.
-    """
+    """Rows of a file, whose name is the family. Raises ValueError with the faults of the whole file."""
     where = path.relative_to(files.DATA.parent) if path.is_relative_to(files.DATA.parent) else path
+    return rows_of_text(csv_content(path, str(where)), path.stem, str(where), of_user)
+
+
+def csv_content(path: Path, where: str) -> str:
+    """Text of a CSV file. where: what messages call it. Raises ValueError for what cannot be read."""
     try:
-        content = path.read_bytes().decode("utf-8-sig")
-        reader = csv.DictReader(io.StringIO(content, newline=""), strict=True)
-        header = reader.fieldnames or ()
-        read = [(reader.line_num, row) for row in reader]
+        return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(f"{where}: is no text in UTF-8: save it as CSV in UTF-8") from None
     except OSError as error:
         raise ValueError(files.refusal(error)) from None
+
+
+def rows_of_text(content: str, family: str, where: str, of_user: bool = False) -> list[Value]:
+    """Rows of a CSV of a family; rows and items that are not filled in are left out.
+
+    Parameters
+    ----------
+    content
+        Its text.
+    family
+        Of the rows.
+    where
+        What messages call it.
+    of_user
+        Whether it is a user's, which may lack the column shape, and is held against the rows that railcore asks for.
+
+    Returns
+    -------
+    Rows, each once.
+
+    Raises
+    ------
+    ValueError
+        With the faults of the whole text, each by its line.
+    """
+    try:
+        reader = csv.DictReader(io.StringIO(content, newline=""), strict=True)
+        header = reader.fieldnames or ()
+        read = [(reader.line_num, row) for row in reader]
     except csv.Error as error:
         raise ValueError(f"{where} line {reader.line_num}: {error}: is the file cut, or a quote not closed?") from None
     if tuple(header) not in ((COLUMNS, OLD_COLUMNS) if of_user else (COLUMNS,)):
@@ -288,7 +317,7 @@ def _rows(path: Path, of_user: bool = False) -> list[Value]:
         elif short:
             faults.append(f"{len(header) - short} cells of {len(header)}: is the file cut? Blank cells need commas too")
         else:
-            value = _value(path.stem, text, of_user, faults)
+            value = _value(family, text, of_user, faults)
             if key in rows:
                 faults.append("duplicate row: delete one")
             rows[key] = value
@@ -311,10 +340,36 @@ def _family(family: str, overlay: Path | None, _changed: int) -> dict[str, Item]
     return {name: Item(name, family, tuple(row for row in rows.values() if row.name == name)) for name in items}
 
 
+_laid: ContextVar[tuple[Value, ...]] = ContextVar("rows laid over the catalog", default=())
+
+
+@contextmanager
+def laid_over(rows: Iterable[Value]) -> Iterator[None]:
+    """Rows that lie over the catalog inside, for this thread or task alone; they are of items that the catalog has."""
+    before = _laid.set((*_laid.get(), *rows))
+    try:
+        yield
+    finally:
+        _laid.reset(before)
+
+
 def _items(family: str) -> dict[str, Item]:
     if family not in families():
         raise UnknownName("catalog family", family, families())
-    return _family(family, *own_version(family))
+    rows = tuple(row for row in _laid.get() if row.family == family)
+    version = own_version(family)
+    return _with_rows(family, *version, rows) if rows else _family(family, *version)
+
+
+@lru_cache(maxsize=64)
+def _with_rows(family: str, overlay: Path | None, changed: int, rows: tuple[Value, ...]) -> dict[str, Item]:
+    """Items of a family, with rows in place of their own."""
+    items, new = dict(_family(family, overlay, changed)), {(row.name, row.parameter): row for row in rows}
+    for name in dict.fromkeys(row.name for row in rows):
+        of_item = {row.parameter: row for row in items[name].rows}
+        of_item |= {parameter: row for (of, parameter), row in new.items() if of == name}
+        items[name] = Item(name, family, tuple(of_item.values()))
+    return items
 
 
 def own_version(family: str) -> tuple[Path | None, int]:

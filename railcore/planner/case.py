@@ -235,6 +235,8 @@ def case_of(spec: Spec) -> Case:
     rack, given = catalog.item("platforms", spec.cluster.platform), _given_model(spec.job)
     run = _launched(spec, given, int(rack["gpus"]))
     model, warnings = _model(spec.job, given, run)
+    if spec.cluster.measured:
+        warnings += _measured_warnings(spec, str(rack["gpu"]), rack.name)
     with _Blamed("job"):
         model = replace(
             model, **{name: getattr(spec.job, name) for name in _ADAPTERS if name in spec.job.model_fields_set}
@@ -280,6 +282,18 @@ def case_of(spec: Spec) -> Case:
     runs = spec_runs(spec, model, runtime, batch)
     books = (prices, powers)
     return Case(spec, model, machine, runtime, float(tokens), batch, radix, *books, rack, strategy, warnings, *runs)
+
+
+def _measured_warnings(spec: Spec, gpu: str, platform: str) -> tuple[str, ...]:
+    """What is odd about rows of cluster.measured. Raises ValueError where none is of the platform's GPU."""
+    named, file = {row.name for row in spec.own_rows}, (spec.cluster.measured or {})["file"]
+    others = sorted(named - {gpu})
+    if gpu not in named:
+        raise ValueError(
+            f"cluster.measured: {file} has rows of {' and '.join(others)}, and {platform} has {gpu}: "
+            "measure that GPU, or leave it out"
+        )
+    return (f"{file} has rows of {' and '.join(others)} too, which change nothing.",) if others else ()
 
 
 class _Blamed:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from railcore import catalog
 from railcore.planner.answer import CIRCUIT_KEYS, Answer, Designs, answer_of, racks_of, with_energy
 from railcore.planner.candidates import Candidate, network_candidates
 from railcore.planner.case import Case, case_of
@@ -97,8 +98,13 @@ def plan(
     ['rail-optimized']
     """
     read = read_spec(spec)
+    with catalog.laid_over(read.own_rows):
+        return _plan(read, progress, shared or Shared())
+
+
+def _plan(read: Spec, progress: Progress | None, shared: Shared) -> Plan:
+    """The plan of a spec, by the catalog as it is."""
     case = case_of(read)
-    shared = shared or Shared()
     candidates, designs = shared.candidates(case), shared.designs(case)
     say, unpriced = progress or (lambda text: None), []
     for candidate in candidates.values():

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache, cached_property, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import pandas as pd
 
@@ -39,6 +39,19 @@ if TYPE_CHECKING:
     from railcore.planner.power_places import PowerPlaces
 
 Progress = Callable[[str], object]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _by_own_rows(method: "Callable[Concatenate[Plan, P], T]") -> "Callable[Concatenate[Plan, P], T]":
+    """A method of `Plan` for which the rows of cluster.measured lie over the catalog: it is called after `plan`."""
+
+    @wraps(method)
+    def inside(plan: "Plan", *terms: P.args, **options: P.kwargs) -> T:
+        with catalog.laid_over(plan.spec.own_rows):
+            return method(plan, *terms, **options)
+
+    return inside
 
 
 class Writers(NamedTuple):
@@ -106,6 +119,7 @@ class Plan:
             raise ValueError(f"{name} is not there: {answer.note}")
         return answer.fabric
 
+    @_by_own_rows
     def search(self, name: str, **options: Any) -> SearchResult:
         """The whole search of a candidate's strategies on its fabric; options as of `search`.
 
@@ -156,6 +170,7 @@ class Plan:
         return {name: answer.design.iteration_s * end for name, end in names.items()}
 
     @cached_property
+    @_by_own_rows
     def designs(self) -> pd.DataFrame:
         """Strategies that draws time again, a row each: candidate, rank, the strategy, its time and memory."""
         tables = []
@@ -165,6 +180,7 @@ class Plan:
         return _stacked(tables, ["candidate", "rank"])
 
     @cached_property
+    @_by_own_rows
     def times(self) -> pd.DataFrame:
         """Modelled time of an iteration by part, and shares of the NICs by kind of traffic, a row for each candidate.
 
@@ -192,6 +208,7 @@ class Plan:
         return pd.DataFrame(rows)
 
     @cached_property
+    @_by_own_rows
     def memory(self) -> pd.DataFrame:
         """Memory of each pipeline stage of the best candidate's strategy."""
         if self.best is None or self.best.design is None:
@@ -213,6 +230,7 @@ class Plan:
         return _stacked(tables)
 
     @cached_property
+    @_by_own_rows
     def own_strategy(self) -> pd.DataFrame:
         """The spec's own mapping on each candidate's fabric: time, time over the best's, memory, what rules it out."""
         if self.case.own_strategy is None:
@@ -234,6 +252,7 @@ class Plan:
         return pd.DataFrame(rows, columns=["candidate", "iteration_s", "over_best", "memory_bytes", "limit"])
 
     @cached_property
+    @_by_own_rows
     def gpus_that_would_do(self) -> str:
         """How many GPUs of the nearest candidate would meet limits of days and cost, in a sentence; else ""."""
         best, cluster = self.best, self.spec.cluster
@@ -267,6 +286,7 @@ class Plan:
         return Situation(self.case, self._candidates, self.answers, energy_prices(self.spec, self.site))
 
     @cached_property
+    @_by_own_rows
     def uncertainty(self) -> Uncertainty | None:
         """Draws of uncertain rows; None where no network runs the job."""
         if self.best is None:
@@ -276,6 +296,7 @@ class Plan:
         return uncertainty(self.situation, self.best.name, self.rank, error, draws, seed, self._progress)
 
     @property
+    @_by_own_rows
     def wins(self) -> dict[str, float]:
         """Share of the draws in which each candidate is the best within the limits; none where draws were stored."""
         if self.uncertainty is None or not self.uncertainty.samples:
@@ -290,6 +311,7 @@ class Plan:
         return plan
 
     @cached_property
+    @_by_own_rows
     def flips(self) -> pd.DataFrame:
         """Rows of prices, powers, failures and costs of time that alone make another candidate the best."""
         first = [answer.name for answer in self.possible if self._as_wished(answer)] if self.met else []
@@ -315,6 +337,7 @@ class Plan:
         return pd.DataFrame([*self.spec.entries()], columns=["key", "value", "given"])
 
     @cached_property
+    @_by_own_rows
     def sources(self) -> pd.DataFrame:
         """Rows of the catalog behind the best candidate's numbers, a row each: number, and the catalog's columns."""
         if self.best is None:
@@ -330,6 +353,7 @@ class Plan:
     def _graded(self) -> dict[tuple, tuple[str, str]]:
         return {}
 
+    @_by_own_rows
     def grade_and_source(self, answer: Answer, number: str) -> tuple[str, str]:
         """Grade of a number of an answer, and its sources in a line."""
         if (answer.name, number) not in self._graded:
@@ -345,12 +369,14 @@ class Plan:
         return {name: self.grade_and_source(self.best, name)[0] for name in self.best.numbers}
 
     @cached_property
+    @_by_own_rows
     def expected_error(self) -> ExpectedError:
         """Expected error of the best candidate's iteration time, measured over modelled."""
         gpus = self.best.design.gpus if self.best and self.best.design else self.case.machine.hb_domain_size
         return self.case.expected_error(gpus)
 
     @cached_property
+    @_by_own_rows
     def days_interval(self) -> tuple[float, float]:
         """5 and 95% of the best candidate's days: by the model's error and failures."""
         assert self.best is not None
@@ -372,6 +398,7 @@ class Plan:
         texts += list(self.site.places.warnings) if self.site and self.site.places else []
         return tuple(dict.fromkeys(texts))
 
+    @_by_own_rows
     def document(self, draws: bool = True) -> dict[str, Any]:
         """The plan as the page and JSON have it. draws: with intervals, which take seconds."""
         return self._writers.document(self, draws)

@@ -353,9 +353,8 @@ def _uncertainty(plan: Plan, best: Answer, draws: Uncertainty) -> Section:
         "then best": [row["best"].replace("none", "none meets the limits") for row in flips],
     }
     lead = (
-        f"5 to 95% of {plan.spec.uncertainty.draws:,} draws: of the error of modelled times, as published runs have it, "
-        "and of the rows that are assumed or vary. All networks see the same draws, and the kept strategies of "
-        "each are timed again."
+        f"5 to 95% of {plan.spec.uncertainty.draws:,} draws: of the error of modelled times, as measured runs have it, "
+        "and of the rows that are assumed or vary. All networks see the same draws."
     )
     notes = ["What circuits add to an iteration, and a site, stay as they are."]
     notes += ["Networks beside the scale-out one are not drawn."] if plan.spec.cluster.include else []
@@ -405,6 +404,8 @@ _UNITS = {  # of keys of the spec that are quantities
 
 def _value_text(key: str, value: Any) -> str:
     """A value of the spec with its unit."""
+    if key == "cluster.measured":
+        return str(value["file"])
     if key == "job.config":
         return f"{value.get('model_type', 'of a model')}, {counted(len(value), 'keys')}"
     unit = _UNITS.get(key.rpartition(".")[2])

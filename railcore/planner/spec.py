@@ -22,6 +22,7 @@ from pydantic import (
 from railcore import catalog
 from railcore.catalog import readings, units
 from railcore.catalog.arguments import MOST_USD_PER_J
+from railcore.catalog.own_file import own_file_rows
 from railcore.catalog.readings import quantity
 from railcore.network.price_books import DEFAULT_BOOK, book_names
 from railcore.training.machine import PRECISIONS
@@ -160,6 +161,14 @@ def batch_size(text: str) -> tuple[float, str]:
     raise ValueError('give sequences, such as 2048, or a text such as "16M tokens"')
 
 
+def _measured(value: dict[str, Any]) -> dict[str, Any]:
+    """Name and text of a CSV of `railcore measure read`, as `spec_reading` reads it."""
+    if value.keys() != {"file", "text"}:
+        raise ValueError('give the name of a CSV that `railcore measure read` wrote, such as "my_gpu.csv"')
+    own_file_rows(value["text"], value["file"])
+    return value
+
+
 def _rule(name: str) -> str:
     from railcore.siting.supply import RULES  # only where it is given: it takes a third of a second
 
@@ -198,6 +207,7 @@ Time = _quantity("5 s", above_0=True)
 Platform, Switch, CircuitSwitch, RuntimeName, ModelName = map(
     _named, ("platforms", "switches", "circuit_switches", "runtimes", "models")
 )
+Measured = Annotated[dict[str, str], AfterValidator(_measured), WithJsonSchema({"type": "string"})]
 Tokens = Annotated[float, BeforeValidator(_tokens), Field(gt=0, allow_inf_nan=False)]
 OneOrMore, AllOrMore = _one_or_more(), _one_or_more("all")
 Rule, State, Authority = (Annotated[str, AfterValidator(read)] for read in (_rule, _state, _authority))
@@ -240,6 +250,9 @@ class ClusterSpec(SpecSection):
     use: Literal["at most", "all"] = Field("at most", description='whether the job may leave GPUs idle, or takes "all"')
     hb_domain_size: Count | None = Field(None, description="GPUs of an HB domain, in place of the platform's")
     nic: Rate | None = Field(None, description="of a GPU, one direction, in place of the platform's")
+    measured: Measured | None = Field(
+        None, description="a CSV of `railcore measure read`, beside the spec: rows of your own GPU"
+    )
     include: Annotated[tuple[Literal[SIDE_NETWORKS], ...], OneOrMore] = Field(
         (), description=f"networks counted too: {', '.join(SIDE_NETWORKS)}"
     )
@@ -456,6 +469,12 @@ class Spec(SpecSection):
     find: FindSpec | None = None
     uncertainty: UncertaintySpec = UncertaintySpec()
     measured: list[MeasuredSpec] | str = Field([], description="runs of your own, or a CSV of them beside the spec")
+
+    @property
+    def own_rows(self) -> tuple[catalog.Value, ...]:
+        """Rows of cluster.measured, which lie over the catalog in this plan."""
+        measured = self.cluster.measured
+        return own_file_rows(measured["text"], measured["file"]) if measured else ()
 
     def entries(self) -> Iterator[tuple[str, Any, bool]]:
         """Dotted key and value of all that has a value, and whether it was given."""

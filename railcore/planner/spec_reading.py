@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from railcore import catalog
 from railcore.catalog import units
+from railcore.catalog.own_file import own_file
 from railcore.planner.spec import SI_NUMBERS, Spec, nearest, section_at
 from railcore.training.hugging_face import read_config
 from railcore.training.run_file import read_runs
@@ -57,20 +58,42 @@ def _named_values(spec: Mapping[str, Any] | str | Path) -> tuple[str, dict[str, 
 
 
 def _with_files(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Values of a spec with what the files of job.config and measured hold, which stand in the folder of the spec."""
-    values, job, measured = dict(values), values.get("job"), values.get("measured")
-    if isinstance(measured, str | Path) and "\n" not in str(measured):
-        path = folder / Path(measured).expanduser()
-        try:
-            values["measured"] = read_runs(path)
-        except ValueError as error:
-            raise ValueError(f"measured is {str(measured)!r}: {error}") from None
-    if isinstance(job, Mapping) and isinstance(job.get("config"), str | Path):
-        try:
-            values["job"] = {**job, "config": read_config(folder / Path(job["config"]).expanduser())}
-        except ValueError as error:
-            raise ValueError(f"job.{error}") from None
-    return values
+    """Values of a spec with what its files hold (_FILES), which stand in the folder of the spec."""
+    whole = dict(values)
+    for dotted in _FILES:
+        name, _, key = dotted.partition(".")
+        section = whole.get(name)
+        if isinstance(section, Mapping) and isinstance(section.get(key), str | Path):
+            whole[name] = {**section, key: file_value(dotted, section[key], folder)}
+    if "measured" in whole:
+        whole["measured"] = file_value("measured", whole["measured"], folder)
+    return whole
+
+
+def file_value(key: str, value: Any, folder: Path) -> Any:
+    """What the file holds that a key names; a value of another key as it is. folder: of the spec.
+
+    Raises ValueError for a file that cannot be read, and for faults in it.
+    """
+    read = _FILES.get(key)
+    if read is None or not isinstance(value, str | Path) or "\n" in str(value):  # the text of a file
+        return value
+    try:
+        return read(folder / Path(value).expanduser())
+    except ValueError as error:
+        said = {"job.config": f"job.{error}", "measured": f"measured is {str(value)!r}: {error}"}
+        raise ValueError(said.get(key, f"{key}: {error}")) from None
+
+
+def _measured(path: Path) -> dict[str, str]:
+    return {"file": path.name, "text": own_file(path)}
+
+
+_FILES: dict[str, Callable[[Path], Any]] = {
+    "job.config": read_config,
+    "cluster.measured": _measured,
+    "measured": read_runs,
+}
 
 
 def spec_values(spec: Mapping[str, Any] | str | Path) -> tuple[dict[str, Any], Path]:

@@ -58,8 +58,8 @@ class SweepFolder:
 
     def _log(self, number: int, failed: dict[int, str]) -> str:
         """The log of failed points with those of one more chunk."""
-        rows = self._points.rows
-        self._failed += [{"chunk": number, "point": point, **rows[point], "reason": failed[point]} for point in failed]
+        shown = self._points.shown
+        self._failed += [{"chunk": number, "point": point, **shown(point), "reason": failed[point]} for point in failed]
         return self._log_text()
 
     def _log_text(self) -> str:

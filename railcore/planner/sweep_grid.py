@@ -16,9 +16,10 @@ from railcore import catalog
 from railcore.catalog import readings
 from railcore.catalog.tables import read_csv
 from railcore.planner.answer import CIRCUIT_KEYS
-from railcore.planner.spec_reading import check_key, read_value, spec_values
+from railcore.planner.spec_reading import check_key, file_value, read_value, spec_values
 
 MOST_POINTS = 1_000_000
+_MEASURED = "cluster.measured"
 _RANGE = {"from", "to", "steps", "spacing"}
 _SPACINGS = ("even", "log")
 _SHARED = ("cluster.", "job.", *(f"network.{key}" for key in CIRCUIT_KEYS))  # keys that all strategies depend on
@@ -55,9 +56,17 @@ class Points:
         """The spec of a point, as a dictionary."""
         return with_values(self.base, self.rows[point])
 
+    def shown(self, point: int) -> dict[str, Any]:
+        """Values of a point as they were given: of a file its name."""
+        row = dict(self.rows[point])
+        if isinstance(measured := row.get(_MEASURED), Mapping):
+            row[_MEASURED] = measured["file"]
+        return row
+
     def table(self) -> pd.DataFrame:
         """A row for each point: quantities in SI units, lists and tables as JSON."""
-        return pd.DataFrame({key: _column(key, [row.get(key) for row in self.rows]) for key in self.keys})
+        rows = [self.shown(point) for point in range(len(self.rows))]
+        return pd.DataFrame({key: _column(key, [row.get(key) for row in rows]) for key in self.keys})
 
     def chunks(self, draws: int = 0) -> list[Chunk]:
         """Points in chunks of about ten seconds. Points that share strategies stand side by side.
@@ -162,6 +171,11 @@ def sweep_points(spec: Mapping[str, Any] | str | Path, over: Any = None) -> Poin
     for key in keys:
         check_key(key)
         _check_place(base, key, keys)
+    if _MEASURED in keys:  # with what the files hold: a sweep of other contents is another sweep
+        rows = [
+            row | ({_MEASURED: file_value(_MEASURED, row[_MEASURED], folder)} if _MEASURED in row else {})
+            for row in rows
+        ]
     return Points(base, keys, rows, si_numbers)
 
 

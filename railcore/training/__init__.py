@@ -29,10 +29,12 @@ Read the modules in this order:
 
 Bytes of a step go on from `exchanges` (a micro-batch on one rank) to `transfers` (the step), `traffic` (each pair of
 GPUs, each NIC) and `network.topology.routed_flows` (each link). Beside them stand published runs and the model's
-errors (`runs`, `run_file`, `run_cells`, `prediction_error`), what software logs of its runs (`step_logs`,
-`logged_jobs`), parts of a step against measured times (`measured_parts`, `measured_products`, `measured_collectives`),
-what people paste (launch lines of Megatron-LM: `launch_lines`, `launch_arguments`; a config.json: `hugging_face`), and
-scaling laws (`scaling_laws`).
+errors (`runs`, `run_file`, `run_cells`, `error_spreads`, `prediction_error`), what software logs of its runs
+(`step_logs`, `logged_jobs`), parts of a step against measured times (`measured_parts`, `measured_products`,
+`measured_collectives`), a GPU of one's own (`gpu_script` times it; `measured_files`, `nccl_logs` and `simumax_files`
+read what was timed; `own_gpu` makes rows of the catalog of it; `measuring` is the command), what people paste (launch
+lines of Megatron-LM: `launch_lines`, `launch_arguments`; a config.json: `hugging_face`), and scaling laws
+(`scaling_laws`).
 """
 
 import lazy_loader

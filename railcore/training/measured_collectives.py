@@ -47,8 +47,33 @@ def collective_errors(table: pd.DataFrame) -> pd.DataFrame:
     """
     modelled = np.zeros(len(table))
     for (gpu, collective), rows in table.groupby(["gpu", "collective"]).indices.items():
-        checks.one_of("collective", collective, tuple(_LINKS))
         part = table.iloc[rows]
         message_bytes = ELEMENT_BYTES * part["message"].to_numpy(float)
-        modelled[rows] = _LINKS[collective](machine_of_gpu(gpu), message_bytes, part["gpus"].to_numpy(), 1).time_s
+        modelled[rows] = measured_collective_time(
+            machine_of_gpu(gpu), str(collective), message_bytes, part["gpus"].to_numpy()
+        )
     return table.assign(modelled_s=modelled, error=modelled / table["seconds"] - 1)
+
+
+def measured_collective_time(
+    machine: Machine, collective: str, message_bytes: Any, inside: Any, domains: Any = 1
+) -> Any:
+    """Time of a collective alone.
+
+    Parameters
+    ----------
+    machine
+        Of the GPUs.
+    collective
+        As `collective_errors` names them.
+    message_bytes
+        The full buffer of a GPU [bytes].
+    inside, domains
+        GPUs in each of so many HB domains.
+
+    Returns
+    -------
+    Seconds.
+    """
+    checks.one_of("collective", collective, tuple(_LINKS))
+    return _LINKS[collective](machine, message_bytes, inside, domains).time_s

@@ -1,18 +1,19 @@
 """Times of parts of a step that were measured alone, beside the model's: data/measured/gpu_parts.csv."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from railcore.catalog import checks
-from railcore.training.formats import FORMATS
+from railcore.training.formats import ELEMENT_BYTES, FORMATS
 from railcore.training.layer_work import (
     NORM_KERNELS,
     activation_bytes,
     fused_attention_times,
     logits_seconds,
+    loss_time,
     norm_bytes,
 )
 from railcore.training.machine import Machine, machine_of_gpu
@@ -21,16 +22,17 @@ from railcore.training.runtime import MODERN, Runtime
 from railcore.training.stage import adam_time
 
 _FP8 = FORMATS["fp8"]._replace(cast_bytes=0.0)  # operands cast before
-_ATTENTION = {"flash": "flash2", "cudnn": "cudnn"}
+ATTENTION = {"flash": "flash2", "cudnn": "cudnn", "fused": ""}  # names of rows, and kernels; fused: of any kernel
 _ADAM = {
     "fused, all states bfloat16": Runtime(moment_bytes=2, master_bytes=0, gradient_bytes=2, accumulation_bytes=2),
     "fused, all states float32": Runtime(fp32_shards=True),
 }
 # For each expert: take its matrices and multiply them; over streams also change the stream.
 _PYTHON_OPERATORS = {"grouped": 0, "loop": 2, "streams": 3}
+_EXPERT_KINDS = ("experts_grouped", "experts_loop", "experts_streams4")
 _PRODUCT_PASSES = ("forward_s", "input_gradient_s", "weight_gradient_s")
 _COLUMNS = ("name", *"m n k experts heads head_dim value_dim sequence batch".split(), *_PRODUCT_PASSES, "backward_s")
-_LEFT_OUT = ("copy", "add", "experts_bmm")
+_LEFT_OUT = ("add", "experts_bmm")
 _Passes = Iterator[tuple[str, Any]]  # column of the measured time, and seconds
 
 
@@ -41,7 +43,7 @@ def part_errors(table: pd.DataFrame) -> pd.DataFrame:
     ----------
     table
         In the columns of data/measured/gpu_parts.csv. The GPU is one of the catalog, by the first word of `gpu`. Kinds
-        that are not modelled are left out: copies, and batched products of experts.
+        that are not modelled are left out: sums in memory, and batched products of experts.
 
     Returns
     -------
@@ -63,22 +65,66 @@ def part_errors(table: pd.DataFrame) -> pd.DataFrame:
     True
     """
     rows = list[tuple[Any, ...]]()
-    for kind in table["kind"].unique():
-        checks.one_of("kind", kind, [*_TIMES, *_LEFT_OUT])
-    table = table.reindex(columns=[*dict.fromkeys((*table.columns, *_COLUMNS))])
-    for (gpu, kind), part in table[table["kind"].isin(_TIMES)].groupby(["gpu", "kind"], sort=False):
-        machine = machine_of_gpu(gpu.split()[0], "fp8" if kind == "product_fp8" else "bf16")
-        for row in part.itertuples():
-            for column, seconds in _TIMES[kind](row, machine):
-                if (measured := getattr(row, column)) > 0:
-                    if not np.isfinite(seconds):
-                        raise ValueError(
-                            f"table has {kind} {row.name!r} without its sizes: fill in what data/README.md names"
-                        )
-                    name = column.removesuffix("_s").replace("_", " ")
-                    rows.append((gpu, kind, row.name, name, measured, float(seconds)))
+    for gpu, of_gpu in table.groupby("gpu", sort=False):
+        parts = timed_parts(of_gpu)
+        machines = {each: machine_of_gpu(str(gpu).split()[0], each) for each in {part.precision for part in parts}}
+        for part in parts:
+            seconds = part.modelled_s(machines[part.precision])
+            name = part.column.removesuffix("_s").replace("_", " ")
+            rows.append((gpu, part.kind, part.name, name, part.measured_s, seconds))
     errors = pd.DataFrame(rows, columns=["gpu", "kind", "name", "pass", "measured_s", "modelled_s"])
     return errors.assign(error=errors["modelled_s"] / errors["measured_s"] - 1)
+
+
+class MeasuredPart(NamedTuple):
+    """A measured time of a part.
+
+    row: of the table. column: that has the time. measured_s: the time [s].
+    """
+
+    row: Any
+    column: str
+    measured_s: float
+
+    @property
+    def kind(self) -> str:
+        """Kind of the row."""
+        return self.row.kind
+
+    @property
+    def name(self) -> str:
+        """Name of the row."""
+        return self.row.name
+
+    @property
+    def precision(self) -> str:
+        """Number format of the machine whose part it is."""
+        return "fp8" if self.kind == "product_fp8" else "bf16"
+
+    def modelled_s(self, machine: Machine) -> float:
+        """The model's time on a machine [s]. Raises ValueError for a row without its sizes, and an unknown name."""
+        seconds = dict(_TIMES[self.kind](self.row, machine))[self.column]
+        if not np.isfinite(seconds):
+            raise ValueError(
+                f"table has {self.kind} {self.name!r} without its sizes: fill in what data/README.md names"
+            )
+        return float(seconds)
+
+
+def timed_parts(table: pd.DataFrame) -> list[MeasuredPart]:
+    """The times of a table that are modelled, by kind. table: as of `part_errors`.
+
+    Raises ValueError for an unknown kind.
+    """
+    kinds = [checks.one_of("kind", kind, [*_TIMES, *_LEFT_OUT]) for kind in table["kind"].unique()]
+    table = table.reindex(columns=[*dict.fromkeys((*table.columns, *_COLUMNS))])
+    return [
+        MeasuredPart(row, column, seconds)
+        for kind in kinds
+        for row in table[table["kind"] == kind].itertuples()
+        for column in _PASSES.get(kind, ())
+        if (seconds := getattr(row, column)) > 0
+    ]
 
 
 def _product(row: Any, machine: Machine) -> _Passes:
@@ -113,7 +159,7 @@ def _experts(way: str) -> Callable[[Any, Machine], _Passes]:
 
 def _attention(row: Any, machine: Machine) -> _Passes:
     sizes = row.heads * row.batch, row.sequence, row.sequence, row.head_dim, row.value_dim
-    kernel = _ATTENTION[checks.one_of("name", row.name, _ATTENTION)]
+    kernel = ATTENTION[checks.one_of("name", row.name, ATTENTION)]
     times = fused_attention_times(machine, kernel, *sizes)
     yield from zip(("forward_s", "backward_s"), times, strict=True)
 
@@ -130,6 +176,14 @@ def _logits(row: Any, machine: Machine) -> _Passes:
     yield "forward_s", logits_seconds(machine, MODERN, row.m, row.n, row.k)
 
 
+def _loss(row: Any, machine: Machine) -> _Passes:
+    yield "forward_s", loss_time(MODERN, machine, row.m * row.n)
+
+
+def _copy(row: Any, machine: Machine) -> _Passes:
+    yield "forward_s", 2 * ELEMENT_BYTES * row.n / machine.hbm_Bps
+
+
 def _adam(row: Any, machine: Machine) -> _Passes:
     yield "forward_s", adam_time(_ADAM[checks.one_of("name", row.name, _ADAM)], machine) * row.n
 
@@ -144,5 +198,12 @@ _TIMES: dict[str, Callable[[Any, Machine], _Passes]] = {
     "attention": _attention,
     "elementwise": _elementwise,
     "logits_and_loss": _logits,
+    "loss": _loss,
+    "copy": _copy,
     "adamw": _adam,
+}
+# Columns of the times of a kind: products have three passes, attention and the like two, others one.
+_PASSES = {kind: ("forward_s",) for kind in _TIMES} | {
+    **dict.fromkeys(("product", *_EXPERT_KINDS), _PRODUCT_PASSES),
+    **dict.fromkeys(("attention", "elementwise"), ("forward_s", "backward_s")),
 }
