@@ -61,25 +61,25 @@ def _less_than_second(plan: Plan, draws: bool) -> str:
 
 
 def error_text(plan: Plan) -> str:
-    """What the interval of the time rests on: runs like it, the nearest published one, and own ones."""
+    """What the interval of the time rests on: runs like it, own ones, and the nearest published one."""
     if plan.best is None or plan.best.design is None:
         return ""
     error, design, batch = plan.expected_error, plan.best.design, int(plan.best.numbers["batch"])
     modelled_s, texts = design.iteration_s, [f"Times rest on {error.evidence}"]
     if error.own:
         before = plan.case.published_error(design.gpus)
-        text = f"they multiply modelled times by {number(error.middle, 3)}: an iteration of {show(modelled_s, 's', 3)}"
-        text += f", {before.between(modelled_s, 's')}, becomes {show(modelled_s * error.middle, 's', 3)}"
-        texts.append(f"{text}, {error.between(modelled_s, 's')}")
+        modelled, scaled = show(modelled_s, "s", 3), show(modelled_s * error.middle, "s", 3)
+        texts.append(f"Before your runs an iteration took {modelled}, {before.between(modelled_s, 's')}")
+        texts.append(f"They multiply it by {number(error.middle, 3)}: {scaled}, {error.between(modelled_s, 's')}")
     elif error.middle > 1:
         longer = number(100 * (error.middle - 1), 2)
-        texts.append(f"half of such runs are expected to take {longer}% longer than modelled, or more")
+        texts.append(f"Half of such runs are expected to take {longer}% longer than modelled, or more")
     same = error.same_job(plan.case.model, plan.case.machine, design.gpus, batch)
-    texts.append(f"the nearest published is {error.nearest_run(modelled_s if same else None)}")
+    texts.append(f"The nearest published: {error.nearest_run(modelled_s if same else None)}")
     if error.pairs:
         right = number(100 * error.order, 2)
-        texts.append(f"of {error.pairs:,} pairs of published mappings of a job the model orders {right}% right")
-    return "; ".join(texts) + "."
+        texts.append(f"Of {error.pairs:,} pairs of published mappings of one job the model orders {right}% right")
+    return ". ".join(texts) + "."
 
 
 def model_text(plan: Plan) -> str:
@@ -180,7 +180,7 @@ def document(plan: Plan, draws: bool) -> dict[str, Any]:
         "subtitle": ", ".join(job),
         "headline": headline(plan, draws),
         "error": _error(plan),
-        "verdicts": verdicts(plan, draws),
+        "verdicts": [{"kind": "note", "text": text} for text in [error_text(plan)] if text] + verdicts(plan, draws),
         "columns": [{"key": name, **NUMBERS[name]._asdict()} for name in first_numbers(plan)],
         "candidates": [_candidate(plan, answer, draws) for answer in plan.answers],
         "chart": {
@@ -270,13 +270,18 @@ def summary_rows(plan: Plan) -> list[dict[str, str]]:
 def terminal_text(plan: Plan, draws: bool = False) -> str:
     """The plan for a terminal: the answer, the table, what blocks and flips, and why some networks are not there."""
     texts = [plan.spec.title] if plan.spec.title else []
-    texts += [headline(plan), "", aligned_table(summary_rows(plan)).rstrip(), ""]
+    texts += [
+        headline(plan, draws),
+        *filter(None, [error_text(plan)]),
+        "",
+        aligned_table(summary_rows(plan)).rstrip(),
+        "",
+    ]
     texts += [f"- {verdict['text']}" for verdict in verdicts(plan, draws)]
     texts += [f"- {capital(answer.name)} is not there: {answer.note}." for answer in plan.answers if answer.note]
     texts += [f"- {answer.why_same}" for answer in plan.answers if answer.also]
     if plan.best is not None:
         texts.append(f"- Best strategy: {plan.best.label}.")
-        texts.append(f"- {error_text(plan)}")
         for row in plan.own_strategy.head(1).itertuples():
             times = f"{show(row.iteration_s, 's', 4)}, {number(row.over_best, 3)} times the best for each sequence"
             limit = limit_text(row.limit, row.memory_bytes, plan.case.machine)

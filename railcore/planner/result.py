@@ -33,7 +33,9 @@ from railcore.planner.uncertainty import TIE, Situation, Uncertainty, best_inter
 from railcore.strategies.parts import search
 from railcore.strategies.result import SearchResult
 from railcore.training.iteration import iteration_times, stage_memory
-from railcore.training.prediction_error import ExpectedError
+from railcore.training.prediction_error import ExpectedError, expected_error
+from railcore.training.runs import software_times
+from railcore.training.software import dated_runtimes
 
 if TYPE_CHECKING:
     from railcore.planner.power_places import PowerPlaces
@@ -206,6 +208,26 @@ class Plan:
             busy = {"hb_utilization": best.hb_utilization.item(), "nic_utilization": best.nic_utilization.item()}
             rows.append({"candidate": answer.name, "iteration_s": design.iteration_s, **row, **busy})
         return pd.DataFrame(rows)
+
+    @cached_property
+    @_by_own_rows
+    def software(self) -> pd.DataFrame:
+        """Time of the best candidate's strategy under each software, and what it was held against, the fastest first.
+
+        Columns runtime, iteration_s, low_s and high_s (5 and 95% of what is expected), limit, runs (published ones of
+        this kind of model on this GPU with it), largest (GPUs of the largest; 0 without runs).
+        """
+        if self.best is None or self.best.design is None:
+            return pd.DataFrame()
+        design, case, rows = self.best.design, self.case, []
+        names = list(dict.fromkeys([case.runtime.name, *dated_runtimes(design.machine)]))
+        job = (case.model, design.machine.changed(fabric=None), design.strategy, int(self.best.numbers["batch"]))
+        for row in software_times(*job, names).itertuples():
+            error = expected_error(*job[:2], design.gpus, row.runtime, own=case.own_errors)
+            ends = (row.iteration_s * end for end in (error.low, error.high))
+            rows.append((row.runtime, row.iteration_s, *ends, row.limit, *error.with_software))
+        columns = ["runtime", "iteration_s", "low_s", "high_s", "limit", "runs", "largest"]
+        return pd.DataFrame(rows, columns=columns)
 
     @cached_property
     @_by_own_rows

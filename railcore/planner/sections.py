@@ -152,12 +152,30 @@ def _strategy(plan: Plan, best: Answer) -> Section:
     tables = [_table(strategies, "Best strategy on each network", "llrrrr")]
     tables.append(_table(breakdown, f"Where the time goes: {best.name}"))
     tables += [_table(of_nic, "Share of a NIC that each kind of traffic gets")] if shares else []
-    tables += [_own_strategy(plan), _memory(plan)]
+    tables += [_software(plan, best), _own_strategy(plan), _memory(plan)]
     lead = f"An iteration takes {plan.expected_error.between(best.design.iteration_s, 's')}."  # type: ignore[union-attr]
     section = _section("strategy", "Strategy and time", lead, tables)
     return section | {
         "bars": {"caption": "An iteration on each network, by part", "unit": "s", "rows": _bars(times, parts)}
     }
+
+
+def _software(plan: Plan, best: Answer) -> Section:
+    rows = plan.software.itertuples()
+    columns = {
+        "software": [row.runtime for row in rows],
+        "iteration": _quantities(plan.software["iteration_s"], "s"),
+        "measured in nine of ten cases": [
+            interval("iteration_s", low, high)
+            for low, high in zip(plan.software["low_s"], plan.software["high_s"], strict=True)
+        ],
+        f"runs held against on {plan.case.machine.gpu}": [
+            f"{runs}, up to {largest:,} GPUs" if runs else "none"
+            for runs, largest in zip(plan.software["runs"], plan.software["largest"], strict=True)
+        ],
+        "limit": ["it fits" if limit == "feasible" else limit for limit in plan.software["limit"]],
+    }
+    return _table(columns, f"The strategy of {best.name} under each software", "lrrrl")
 
 
 def _bars(times: pd.DataFrame, parts: Sequence[str]) -> list[Section]:

@@ -32,6 +32,7 @@ _KINDS = {"dense": "dense models", "experts": "mixtures of experts", "adapters":
 # What makes runs of one place a job, whose best time is the one that an answer of the best strategy is held against.
 _JOB = ["place", "mixture", "model", "layers", "hidden", "seq_len", "experts", "precision", "gpus", "global_batch"]
 _JOB += ["lora_rank", "frozen_bytes", "nic_gbps"]
+_SAME = 1e-9  # relative difference of two modelled times up to which they are of one strategy
 _FAR = 2.0  # times as many GPUs as the largest run like it has, from which a statement says so
 
 
@@ -42,11 +43,12 @@ class ExpectedError(NamedTuple):
     runs, largest: runs like it (this kind of model, GPU and precision), and GPUs of the largest; 0 without any.
     places: whose they are on which platform, how many.
     nearest: the published run nearest to it, a row of `published_errors`.
+    with_software: of this kind of model on this GPU with this software: runs, and GPUs of the largest.
     order: of pairs of published runs of one job, in which the faster one is modelled faster too, the share; pairs: how
         many.
     own: own runs that are counted.
     missing: what has no runs, in words.
-    kind: of model, in words. answer: of ANSWERS.
+    group: runs like it, in words. answer: of ANSWERS.
     log_middle, log_spread: of log(measured / modelled), for draws.
     """
 
@@ -59,11 +61,12 @@ class ExpectedError(NamedTuple):
     largest: int
     places: int
     nearest: pd.Series
+    with_software: tuple[int, int]
     order: float
     pairs: int
     own: int
     missing: tuple[str, ...]
-    kind: str
+    group: str
     answer: str
     log_middle: float
     log_spread: float
@@ -71,9 +74,11 @@ class ExpectedError(NamedTuple):
     @property
     def evidence(self) -> str:
         """What the interval rests on, in words."""
-        like = "no run like it"
+        like = f"no published run like it ({self.group})"
         if self.runs:
-            like = f"{counted(self.runs, 'runs')} like it, the largest on {self.largest:,} GPUs"
+            like = (
+                f"{counted(self.runs, 'published runs')} like it ({self.group}), the largest on {self.largest:,} GPUs"
+            )
         if self.own:
             like = f"{counted(self.own, 'runs')} of yours, and {like}"
         return like + "".join(f"; {text}" for text in self.missing)
@@ -90,14 +95,14 @@ class ExpectedError(NamedTuple):
         """
         run = self.nearest
         text = f"{run['software']}: {run['model']} on {run['gpus']:,} GPUs of {run['platform']}"
-        ours = {"ours": same_job_s, "with its software": run["best_s"]}
+        ours = {"ours": same_job_s, "ours with its software": run["best_s"]}
         times = [
             f"{name} {show(seconds, 's', 3)} ({100 * (seconds / run['measured_iteration_s'] - 1):+.0f}%)"
             for name, seconds in ours.items()
             if seconds is not None
         ]
-        flag = f", though {run['flag']}" if run["flag"] else ""
-        return f"{text}, {show(run['measured_iteration_s'], 's', 3)}, {', '.join(times)}{flag}"
+        doubt = f" (its source leaves open: {run['flag']})" if run["flag"] else ""
+        return f"{text}, {show(run['measured_iteration_s'], 's', 3)}, {', '.join(times)}{doubt}"
 
     def between(self, modelled: float, unit: str) -> str:
         """The interval of a modelled quantity that goes with the time, in words."""
@@ -243,22 +248,28 @@ def expected_error(
     table = errors_of(published_errors(), answer)
     of_kind = table[table["mixture"] == kind]
     like = of_kind[(of_kind["gpu"] == machine.gpu) & (of_kind["precision"] == machine.precision)]
+    of_software = of_kind[(of_kind["gpu"] == machine.gpu) & (of_kind["runtime"] == software)]
     order, pairs = choice_order(kind)
     return ExpectedError(
         *map(float, ends),
         runs=len(like),
-        largest=int(like["gpus"].max()) if len(like) else 0,
+        largest=_largest(like),
         places=like["place"].nunique(),
         nearest=_nearest(of_kind, job),
+        with_software=(len(of_software), _largest(of_software)),
         order=order,
         pairs=pairs,
-        own=0 if own is None else len(errors_of(own, answer)),
+        own=len(known.table) - len(table),
         missing=tuple(_missing(table, of_kind, like, job)),
-        kind=_KINDS[kind],
+        group=f"{_KINDS[kind]} in {machine.precision} on {machine.gpu}",
         answer=answer,
         log_middle=middle,
         log_spread=spread,
     )
+
+
+def _largest(runs: pd.DataFrame) -> int:
+    return int(runs["gpus"].max()) if len(runs) else 0
 
 
 def _missing(table: pd.DataFrame, of_kind: pd.DataFrame, like: pd.DataFrame, job: dict[str, Any]) -> Sequence[str]:
@@ -280,8 +291,8 @@ def _missing(table: pd.DataFrame, of_kind: pd.DataFrame, like: pd.DataFrame, job
 
 
 def _nearest(of_kind: pd.DataFrame, job: dict[str, Any]) -> pd.Series:
-    """The published run that shares most: model, GPU, precision, then software; of these the nearest in GPUs."""
-    away = [of_kind[name] != job[name] for name in ("model", "gpu", "precision")]
+    """The published run that shares most: model, GPU, precision; then one without a flag, near in GPUs."""
+    away = [of_kind[name] != job[name] for name in ("model", "gpu", "precision")] + [of_kind["flag"] != ""]
     doublings = np.abs(np.log2(of_kind["gpus"] / job["gpus"])).round(6)
     order = np.lexsort([of_kind["runtime"] != job["runtime"], doublings, *away[::-1]])
     return of_kind.iloc[order[0]]
@@ -289,22 +300,19 @@ def _nearest(of_kind: pd.DataFrame, job: dict[str, Any]) -> pd.Series:
 
 @cache
 def choice_order(kind: str = "") -> tuple[float, int]:
-    """Of pairs of published runs of one job with different strategies, the share whose faster one is modelled faster
-    too, each place counting once; and the pairs. kind: dense, experts or adapters; "" for all.
+    """How often the model orders two published runs of one job with different strategies as they were measured.
+
+    The share, each place counting once, and the number of pairs: of one page, with the same software. kind: dense,
+    experts or adapters; "" for all.
     """
     table = published_errors().dropna(subset=["modelled_s"])
     table = table[table["mixture"] == kind] if kind else table
-    votes, pairs = [], 0
-    for _, of_place in table.groupby("place"):
-        right = [
-            np.sign(np.subtract.outer(*[jobs["measured_iteration_s"].to_numpy()] * 2))[above]
-            == np.sign(np.subtract.outer(*[jobs["modelled_s"].to_numpy()] * 2))[above]
-            for _, jobs in of_place.groupby([*_JOB[1:], "runtime"])
-            for above in [np.triu_indices(len(jobs), 1)]
-            if len(jobs) > 1
-        ]
-        if right:
-            of_pairs = np.concatenate(right)
-            votes.append(of_pairs.mean())
-            pairs += len(of_pairs)
-    return (float(np.mean(votes)) if votes else float("nan")), pairs
+    right = []
+    for (place, *_), jobs in table.groupby([*_JOB, "runtime", "source"]):
+        times = jobs[["measured_iteration_s", "modelled_s"]].to_numpy()
+        above = np.triu_indices(len(times), 1)
+        measured, modelled = (np.subtract.outer(column, column)[above] for column in times.T)
+        apart = (measured != 0) & (np.abs(modelled) > _SAME * times[0, 1])
+        right += [(place, agree) for agree in (measured * modelled > 0)[apart]]
+    pairs = pd.DataFrame(right, columns=["place", "agree"])
+    return float(pairs.groupby("place")["agree"].mean().mean()), len(pairs)
