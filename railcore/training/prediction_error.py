@@ -244,14 +244,18 @@ def expected_error(
     known = known_errors(answer, own)
     middle, spread = (float(values[0]) for values in known.expected(pd.DataFrame([job])))
     half, most = scores(answer, (0.5, 0.9))
-    ends = np.exp(middle + spread * np.array([-most, -half, 0.0, half, most]))
+    low, lower, centre, upper, high = np.exp(middle + spread * np.array([-most, -half, 0.0, half, most])).tolist()
     table = errors_of(published_errors(), answer)
     of_kind = table[table["mixture"] == kind]
     like = of_kind[(of_kind["gpu"] == machine.gpu) & (of_kind["precision"] == machine.precision)]
     of_software = of_kind[(of_kind["gpu"] == machine.gpu) & (of_kind["runtime"] == software)]
     order, pairs = choice_order(kind)
     return ExpectedError(
-        *map(float, ends),
+        low=low,
+        lower=lower,
+        middle=centre,
+        upper=upper,
+        high=high,
         runs=len(like),
         largest=_largest(like),
         places=like["place"].nunique(),
