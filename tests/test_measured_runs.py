@@ -235,3 +235,11 @@ def test_the_spec_of_the_guide_is_read():
     (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     (run,) = case_of(read_spec(example.replace("[job]", "[job]\ntokens = 1e12"))).measured_runs.itertuples()
     assert (run.dp, run.interleave, run.measured_iteration_s) == (8, 5, 6.74)
+
+
+def test_defaults_of_a_gpu_are_not_those_of_another():
+    defaults = {"platform": "DGX H100", "precision": "bf16", "nic_gbps": "200", "runtime": "nemo2024"}
+    cells = CELLS | {"architecture": "Llama-3 8B"}
+    table = run_file.checked_runs([("a", cells), ("b", cells | {"platform": "DGX A100"})], defaults)
+    assert table["nic_gbps"].tolist() == [200, ""]
+    assert table["runtime"].tolist() == ["nemo2024", newest_runtime("DGX A100").name]

@@ -197,7 +197,8 @@ def _marked_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
         rest, more = "", True
         while more:
             more = bool(block := stream.read(_BLOCK))
-            text, _, rest = (rest + block).rpartition("\n") if more else (rest, "", "")
+            text, end, rest = (rest + block).rpartition("\n") if more else (rest, "", "")
+            text += end
             rest = rest[:_LONGEST]
             if "\x1b" in text:
                 text = _COLOUR.sub("", text)
