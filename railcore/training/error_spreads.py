@@ -140,12 +140,12 @@ def vote_quantiles(values: ArrayLike, places: ArrayLike, shares: ArrayLike) -> F
     takes 1 / (1 - p) - 1 places. Source: hierarchical conformal prediction, Lee, Barber and Willett 2023
     (arXiv:2306.06342); groups of one exchangeable run are those of Dunn, Wasserman and Ramdas 2018 (arXiv:1809.07441).
     """
-    values, places = np.asarray(values, float), pd.Series(np.asarray(places))
-    votes = 1 / places.groupby(places).transform("size").to_numpy(float)
-    order = np.argsort(values, kind="stable")
+    numbers, voters = np.asarray(values, float), pd.Series(np.asarray(places))
+    votes = 1 / voters.groupby(voters).transform("size").to_numpy(float)
+    order = np.argsort(numbers, kind="stable")
     below = np.cumsum(votes[order])
     reached = np.searchsorted(below, np.asarray(shares) * (below[-1] + 1) * (1 - 1e-12))
-    return values[order][np.minimum(reached, len(values) - 1)]
+    return numbers[order][np.minimum(reached, len(numbers) - 1)]
 
 
 def solved_spreads(table: pd.DataFrame, logs: ArrayLike) -> ErrorSpreads:

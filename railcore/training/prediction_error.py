@@ -239,7 +239,7 @@ def expected_error(
     model, machine = as_model(model), as_machine(machine)
     kind = "experts" if model.experts else "adapters" if model.lora_rank else "dense"
     software = as_runtime(runtime, machine).name
-    job = {"mixture": kind, "runtime": software, "gpu": machine.gpu, "precision": machine.precision}
+    job: dict[str, Any] = {"mixture": kind, "runtime": software, "gpu": machine.gpu, "precision": machine.precision}
     job |= {"model": model.name, "gpus": int(gpus), "place": f"{YOURS}, {machine.platform}"}
     known = known_errors(answer, own)
     middle, spread = (float(values[0]) for values in known.expected(pd.DataFrame([job])))
