@@ -74,7 +74,9 @@ def error_text(plan: Plan) -> str:
     elif error.middle > 1:
         longer = number(100 * (error.middle - 1), 2)
         texts.append(f"Half of such runs are expected to take {longer}% longer than modelled, or more")
-    same = error.same_job(plan.case.model, plan.case.machine, design.gpus, batch)
+    machine, run = plan.case.machine, error.nearest
+    job = (plan.case.model.name, machine.gpu, machine.precision, design.gpus, batch)
+    same = job == tuple(run[name] for name in ("model", "gpu", "precision", "gpus", "global_batch"))
     texts.append(f"The nearest published: {error.nearest_run(modelled_s if same else None)}")
     if error.pairs:
         right = number(100 * error.order, 2)

@@ -1,6 +1,6 @@
 """How sure a plan is: draws of the model's error and of catalog rows, the same for all candidates, and what flips it.
 
-The time of an iteration is drawn by its error against measured runs (`training.expected_error`): one factor for all
+The time of an iteration is drawn by its error against measured runs (`prediction_error.expected_error`): one factor for all
 candidates. It has what differs between clusters in it. Between candidates, times differ by rows that differ from site
 to site or are assumed: these are drawn once for fifty draws, because the kept designs' times are then computed again,
 and count over the best candidate's. Rows of prices, powers, failures and costs of time that have a low and a high end
@@ -110,10 +110,9 @@ class Situation:
             numbers[answer.name] = bought | costed(case, sizing, values, self.site, *job)
         return numbers
 
-    def best_times(self, best: str, error: ExpectedError, draws: int, seed: int) -> np.ndarray:
-        """Iteration time of a candidate by the model's error, for each draw [s]."""
-        design = next(answer.design for answer in self._possible if answer.name == best)
-        return design.iteration_s * error.draws(draws, seed)
+    def scaled_times(self, name: str, factors: np.ndarray) -> np.ndarray:
+        """Modelled iteration time of a candidate, times factors of the model's error [s]."""
+        return factors * next(answer.design.iteration_s for answer in self._possible if answer.name == name)
 
     def standing(self, numbers: Mapping[str, Mapping[str, Any]], rank: str) -> dict[str, np.ndarray]:
         """The number that each candidate is ranked by, infinite where it misses a limit."""
@@ -245,7 +244,10 @@ def uncertainty(
     machines = -(-draws // _PER_MACHINE)
     of_machine = row_draws(situation.machine_rows(), machines, seed)
     sets = [{key: values[i] for key, values in of_machine.items()} for i in range(machines)]
-    modelled_s, best_s = situation.modelled_times(sets, progress), situation.best_times(best, error, draws, seed)
+    modelled_s, best_s = (
+        situation.modelled_times(sets, progress),
+        situation.scaled_times(best, error.draws(draws, seed)),
+    )
     with np.errstate(invalid="ignore"):  # where nothing that was kept fits
         over_best = {
             name: np.where(np.isinf(times), np.inf, times / modelled_s[best]) for name, times in modelled_s.items()
@@ -272,8 +274,22 @@ def uncertainty(
 def best_interval(
     situation: Situation, best: str, number: str, error: ExpectedError, draws: int, seed: int
 ) -> tuple[float, float]:
-    """5 and 95% of a number of one candidate, those of `uncertainty`, without timing its kept strategies again."""
-    times_s = {best: situation.best_times(best, error, draws, seed)}
+    """5 and 95% of a number of the best candidate: those of `uncertainty`, without timing what is kept again.
+
+    Parameters
+    ----------
+    situation, best
+        A case with its answers, and its best candidate.
+    number
+        Of DRAWN.
+    error, draws, seed
+        As for `uncertainty`.
+
+    Returns
+    -------
+    Low and high end.
+    """
+    times_s = {best: situation.scaled_times(best, error.draws(draws, seed))}
     drawn = situation.numbers(row_draws(situation.cost_rows(), draws, seed), times_s)[best][number]
     low, high = np.quantile(np.broadcast_to(drawn, draws), (0.05, 0.95), method="nearest")
     return float(low), float(high)

@@ -83,11 +83,6 @@ class ExpectedError(NamedTuple):
             like = f"{counted(self.own, 'runs')} of yours, and {like}"
         return like + "".join(f"; {text}" for text in self.missing)
 
-    def same_job(self, model: Transformer, machine: Machine, gpus: int, global_batch: int) -> bool:
-        """Whether the nearest published run is of this very job."""
-        run, job = self.nearest, (model.name, machine.gpu, machine.precision, gpus, global_batch)
-        return job == tuple(run[name] for name in ("model", "gpu", "precision", "gpus", "global_batch"))
-
     def nearest_run(self, same_job_s: float | None = None) -> str:
         """The nearest published run in words, beside our best for its job with its software.
 
