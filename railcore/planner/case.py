@@ -95,7 +95,7 @@ class Case:
         return with_places(modelled.assign(best_s=best_of_runs(runs, self.run_models)))
 
     def expected_error(self, gpus: int, answer: str = "best") -> ExpectedError:
-        """Expected error of iteration times on so many GPUs, with own runs; answer as of `prediction_error.expected_error`."""
+        """Expected error of iteration times on so many GPUs, with own runs. answer: "best" or "strategy"."""
         return expected_error(self.model, self.machine, gpus, self.runtime, answer, self.own_errors)
 
     def published_error(self, gpus: int) -> ExpectedError:

@@ -1,10 +1,10 @@
 """How sure a plan is: draws of the model's error and of catalog rows, the same for all candidates, and what flips it.
 
-The time of an iteration is drawn by its error against measured runs (`prediction_error.expected_error`): one factor for all
-candidates. It has what differs between clusters in it. Between candidates, times differ by rows that differ from site
-to site or are assumed: these are drawn once for fifty draws, because the kept designs' times are then computed again,
-and count over the best candidate's. Rows of prices, powers, failures and costs of time that have a low and a high end
-are drawn by their shape (`catalog.distributions`). Time that circuits add to an iteration is not drawn.
+The time of an iteration is drawn by its error against measured runs (`prediction_error.expected_error`): one factor for
+all candidates. It has what differs between clusters in it. Between candidates, times differ by rows that differ from
+site to site or are assumed: these are drawn once for fifty draws, because the kept designs' times are then computed
+again, and count over the best candidate's. Rows of prices, powers, failures and costs of time that have a low and a
+high end are drawn by their shape (`catalog.distributions`). Time that circuits add to an iteration is not drawn.
 """
 
 from collections.abc import Callable, Mapping, Sequence
