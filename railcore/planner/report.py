@@ -18,6 +18,7 @@ from railcore.planner.uncertainty import NO_DIFFERENCE
 
 _MARKERS = ("circle", "square", "triangle", "diamond", "triangle-down", "plus", "cross", "star")
 _SHOWN_FLIPS = 3
+_FEW_PAIRS = 20  # of mappings, from which it is said how many the model orders right
 _SURE = 0.95  # share of the draws from which a limit counts as met
 _LEAST_GAP = 5e-4  # relative difference below which two numbers are equal
 
@@ -78,7 +79,7 @@ def error_text(plan: Plan) -> str:
     job = (plan.case.model.name, machine.gpu, machine.precision, design.gpus, batch)
     same = job == tuple(run[name] for name in ("model", "gpu", "precision", "gpus", "global_batch"))
     texts.append(f"The nearest published: {error.nearest_run(modelled_s if same else None)}")
-    if error.pairs:
+    if error.pairs >= _FEW_PAIRS:
         right = number(100 * error.order, 2)
         texts.append(f"Of {error.pairs:,} pairs of published mappings of one job the model orders {right}% right")
     return ". ".join(texts) + "."

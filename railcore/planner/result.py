@@ -33,7 +33,7 @@ from railcore.planner.uncertainty import TIE, Situation, Uncertainty, best_inter
 from railcore.strategies.parts import search
 from railcore.strategies.result import SearchResult
 from railcore.training.iteration import iteration_times, stage_memory
-from railcore.training.prediction_error import ExpectedError, expected_error
+from railcore.training.prediction_error import ExpectedError, expected_error, model_kind, published_errors
 from railcore.training.runs import software_times
 from railcore.training.software import dated_runtimes
 
@@ -220,7 +220,11 @@ class Plan:
         if self.best is None or self.best.design is None:
             return pd.DataFrame()
         design, case, rows = self.best.design, self.case, []
-        names = list(dict.fromkeys([case.runtime.name, *dated_runtimes(design.machine)]))
+        published = published_errors()
+        on_gpu = published[(published["gpu"] == design.machine.gpu) & (published["mixture"] == model_kind(case.model))]
+        names = list(
+            dict.fromkeys([case.runtime.name, *dated_runtimes(design.machine), *sorted(set(on_gpu["runtime"]))])
+        )
         job = (case.model, design.machine.changed(fabric=None), design.strategy, int(self.best.numbers["batch"]))
         for row in software_times(*job, names).itertuples():
             error = expected_error(*job[:2], design.gpus, row.runtime, own=case.own_errors)

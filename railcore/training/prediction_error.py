@@ -184,6 +184,11 @@ def scores(answer: str, shares: Any) -> Floats:
     return vote_quantiles(*_score_table(answer), shares)
 
 
+def model_kind(model: Transformer) -> str:
+    """Kind of a model, as column `mixture` of published runs has it."""
+    return "experts" if model.experts else "adapters" if model.lora_rank else "dense"
+
+
 def expected_error(
     model: Transformer | str,
     machine: Machine | str,
@@ -232,8 +237,7 @@ def expected_error(
     True
     """
     model, machine = as_model(model), as_machine(machine)
-    kind = "experts" if model.experts else "adapters" if model.lora_rank else "dense"
-    software = as_runtime(runtime, machine).name
+    kind, software = model_kind(model), as_runtime(runtime, machine).name
     job: dict[str, Any] = {"mixture": kind, "runtime": software, "gpu": machine.gpu, "precision": machine.precision}
     job |= {"model": model.name, "gpus": int(gpus), "place": f"{YOURS}, {machine.platform}"}
     known = known_errors(answer, own)
@@ -273,19 +277,15 @@ def _largest(runs: pd.DataFrame) -> int:
 
 def _missing(table: pd.DataFrame, of_kind: pd.DataFrame, like: pd.DataFrame, job: dict[str, Any]) -> Sequence[str]:
     """What has no published runs, in words."""
-    gpu, precision, gpus = job["gpu"], job["precision"], job["gpus"]
-    on_gpu = of_kind[of_kind["gpu"] == gpu]
-    words = []
-    if on_gpu.empty:
-        words.append(f"no published run of {_KINDS[job['mixture']]} on {gpu}")
-    elif like.empty:
-        words.append(f"none in {precision} on {gpu}")
-    if not (on_gpu["runtime"] == job["runtime"]).any():
-        words.append(f"none with the software {job['runtime']} there")
+    on_gpu = of_kind[of_kind["gpu"] == job["gpu"]]
+    words = [f"none on {job['gpu']} in any precision"] if on_gpu.empty else []
+    if job["runtime"] not in (names := sorted(set(on_gpu["runtime"]))):
+        others = f", but with {', '.join(names)}" if names else ""
+        words.append(f"none there with the software {job['runtime']}{others}")
     if not (table["model"] == job["model"]).any():
         words.append(f"none of {job['model']}")
-    if len(like) and gpus > _FAR * like["gpus"].max():
-        words.append(f"none on nearly as many as {gpus:,} GPUs")
+    if len(like) and job["gpus"] > _FAR * like["gpus"].max():
+        words.append(f"none on nearly as many as {job['gpus']:,} GPUs")
     return words
 
 
