@@ -20,6 +20,7 @@ FEW_GPUS = 64  # from which doublings are counted
 _LARGEST_LOG = 0.4  # a run that is 1.5 times off or more counts as that when spreads are solved
 _BOUNDS = np.log([1e-3, 1.0])  # of a spread
 _JITTER = 1e-6  # added to the variance of a run, for runs of the same job
+_KEYS = ("mixture", "runtime", "gpu", "precision", "place", "model")  # that runs share or do not
 Floats = NDArray[np.float64]
 
 
@@ -59,13 +60,16 @@ def shared(one: pd.DataFrame, other: pd.DataFrame) -> Floats:
     """What runs share, shape (spreads, len(one), len(other)): 1, 0, or for growth a product of doublings.
 
     Of the last two spreads nothing is shared: they are of a run with itself (`own_shares`).
-    one, other: with columns mixture, runtime, gpu, precision, place, model and gpus.
+    one, other: with the columns of _KEYS, and gpus.
     """
 
+    codes = {}
+    for column in _KEYS:
+        every = pd.factorize(np.concatenate([table[column].to_numpy(object) for table in (one, other)]))[0]
+        codes[column] = every[: len(one), None] == every[len(one) :]
+
     def same(*columns: str) -> Floats:
-        keys = pd.concat([one[[*columns]], other[[*columns]]]).astype(str).agg("\n".join, axis=1)
-        codes = pd.factorize(keys)[0]
-        return (codes[: len(one), None] == codes[len(one) :]).astype(float)
+        return np.logical_and.reduce([codes[column] for column in columns]).astype(float)
 
     at_place = same("place", "mixture")
     doublings = [np.log2(table["gpus"].to_numpy(float) / FEW_GPUS) for table in (one, other)]
@@ -115,7 +119,7 @@ class KnownErrors:
         """Middle m and spread s of the errors of answers, given with the columns of `shared`."""
         toward = covariance(answers, self.table, self.spreads)
         variance = np.square(self.spreads) @ own_shares(answers)
-        left = variance - np.einsum("ij,jk,ik->i", toward, self._inverse, toward, optimize=True)
+        left = variance - ((toward @ self._inverse) * toward).sum(axis=1)
         return toward @ self._weights, np.sqrt(np.maximum(left, _JITTER))
 
     def without(self, rows: np.ndarray) -> tuple[Floats, Floats]:

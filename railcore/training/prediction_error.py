@@ -7,7 +7,7 @@ measured, in nine of ten places or in half of them: `vote_quantiles` says how.
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -162,7 +162,13 @@ def known_errors(answer: str, own: pd.DataFrame | None = None) -> KnownErrors:
     """Errors of published runs, and of own ones, with the columns of `published_errors`."""
     if own is None or own.empty:
         return _published(answer)
-    table = pd.concat([errors_of(each, answer) for each in (published_errors(), own)], ignore_index=True)
+    return _with_own(answer, tuple(own.columns), tuple(own.itertuples(index=False, name=None)))
+
+
+@lru_cache(8)  # plans ask for many numbers of GPUs and runtimes
+def _with_own(answer: str, columns: tuple[str, ...], rows: tuple[tuple, ...]) -> KnownErrors:
+    own = pd.DataFrame(rows, columns=list(columns))
+    table = pd.concat([_published(answer).table, errors_of(own, answer)], ignore_index=True)
     return KnownErrors(table, table["log_error"], published_spreads(answer))
 
 
@@ -244,7 +250,7 @@ def expected_error(
     middle, spread = (float(values[0]) for values in known.expected(pd.DataFrame([job])))
     half, most = scores(answer, (0.5, 0.9))
     low, lower, centre, upper, high = np.exp(middle + spread * np.array([-most, -half, 0.0, half, most])).tolist()
-    table = errors_of(published_errors(), answer)
+    table = _published(answer).table
     of_kind = table[table["mixture"] == kind]
     like = of_kind[(of_kind["gpu"] == machine.gpu) & (of_kind["precision"] == machine.precision)]
     of_software = of_kind[(of_kind["gpu"] == machine.gpu) & (of_kind["runtime"] == software)]
