@@ -35,6 +35,7 @@ class ErrorSpreads(NamedTuple):
     growth: by place, for each doubling of GPUs from 64 on.
     run: what no other run tells.
     mixture: the same, for mixtures in addition.
+    flagged: the same, where the source leaves something open (column `flag`).
     """
 
     kind: float
@@ -47,6 +48,7 @@ class ErrorSpreads(NamedTuple):
     growth: float
     run: float
     mixture: float
+    flagged: float
 
 
 def with_places(table: pd.DataFrame) -> pd.DataFrame:
@@ -59,8 +61,8 @@ def with_places(table: pd.DataFrame) -> pd.DataFrame:
 def shared(one: pd.DataFrame, other: pd.DataFrame) -> Floats:
     """What runs share, shape (spreads, len(one), len(other)): 1, 0, or for growth a product of doublings.
 
-    Of the last two spreads nothing is shared: they are of a run with itself (`own_shares`).
-    one, other: with the columns of _KEYS, and gpus.
+    Of the last three spreads nothing is shared: they are of a run with itself (`own_shares`).
+    one, other: with the columns of _KEYS, gpus and flag.
     """
 
     codes = {}
@@ -76,14 +78,15 @@ def shared(one: pd.DataFrame, other: pd.DataFrame) -> Floats:
     nothing = np.zeros_like(at_place)
     parts = [same("mixture"), same("runtime"), same("gpu"), same("gpu", "precision", "mixture"), at_place]
     parts += [same("model"), same("place", "model", "precision"), same("place") * np.outer(*doublings)]
-    return np.array([*parts, nothing, nothing])
+    return np.array([*parts, nothing, nothing, nothing])
 
 
 def own_shares(table: pd.DataFrame) -> Floats:
     """What a run shares with itself, shape (spreads, runs)."""
     each = np.ones(len(table))
     doublings = np.log2(table["gpus"].to_numpy(float) / FEW_GPUS)
-    return np.array([*[each] * 7, doublings**2, each, each * (table["mixture"] == "experts")])
+    own = [each, each * (table["mixture"] == "experts"), each * (table["flag"] != "")]
+    return np.array([*[each] * 7, doublings**2, *own])
 
 
 def covariance(one: pd.DataFrame, other: pd.DataFrame, spreads: ErrorSpreads) -> Floats:

@@ -166,7 +166,7 @@ def known_errors(answer: str, own: pd.DataFrame | None = None) -> KnownErrors:
 
 
 @lru_cache(8)  # plans ask for many numbers of GPUs and runtimes
-def _with_own(answer: str, columns: tuple[str, ...], rows: tuple[tuple, ...]) -> KnownErrors:
+def _with_own(answer: str, columns: tuple[str, ...], rows: tuple[tuple[Any, ...], ...]) -> KnownErrors:
     own = pd.DataFrame(rows, columns=list(columns))
     table = pd.concat([_published(answer).table, errors_of(own, answer)], ignore_index=True)
     return KnownErrors(table, table["log_error"], published_spreads(answer))
@@ -245,7 +245,7 @@ def expected_error(
     model, machine = as_model(model), as_machine(machine)
     kind, software = model_kind(model), as_runtime(runtime, machine).name
     job: dict[str, Any] = {"mixture": kind, "runtime": software, "gpu": machine.gpu, "precision": machine.precision}
-    job |= {"model": model.name, "gpus": int(gpus), "place": f"{YOURS}, {machine.platform}"}
+    job |= {"model": model.name, "gpus": int(gpus), "flag": "", "place": f"{YOURS}, {machine.platform}"}
     known = known_errors(answer, own)
     middle, spread = (float(values[0]) for values in known.expected(pd.DataFrame([job])))
     half, most = scores(answer, (0.5, 0.9))
