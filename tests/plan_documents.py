@@ -120,6 +120,7 @@ def document(title="12,312 GB200 for Llama-3 405B", factor=1.0, limit=60.0):
             {"text": "Rail-optimized ties: 13 M USD are less than what prices may be off.", "kind": "note"},
             {"text": "In 78 of 100 draws rail-only costs least.", "kind": "good"},
         ],
+        "deciding": ["days", "training_usd"],
         "columns": [dict(zip(("key", "label", "unit", "meaning"), column, strict=True)) for column in COLUMNS],
         "candidates": candidates,
         "chart": {"x": {"key": "days", "label": "training time (days)", "limit": limit, "wish": None}, "y": cost},

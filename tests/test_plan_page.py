@@ -2,13 +2,18 @@
 
 import copy
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import combinations, pairwise
 
 import pytest
 from plan_documents import document, documents
 
-from railcore.planner import page, pictures
+import railcore as rc
+from railcore.planner import interval, page, pictures, shown
+from railcore.planner.report import verdicts
+from railcore.planner.sections import own_runs_tables
+from railcore.planner.spec import GoalsSpec
 
 ALONE = {"meta", "line", "path", "rect", "circle"}  # they have no end tag of their own, or are written <line ... />
 TOKENS = ("state", "kind", "id", "key", "misses", "colour", "marker", "align", "grade")  # what nobody reads as text
@@ -183,6 +188,21 @@ def test_candidates_are_listed_the_best_first_and_marked_in_words():
     assert [("limit missed: training" in row, "✗ limit missed: 6" in row) for row in rows[2:]].count((True, True)) == 2
     assert rows[-1].split()[0] == "dragonfly" and "no answer" in rows[-1] and "No model of its routing" in rows[-1]
     assert not re.search(r"\d", rows[-1])
+
+
+def test_only_numbers_that_decide_have_a_letter():
+    given = document()
+    html = page.page_html([given])
+    best = _rows(html)[0]
+    assert re.search(r"\b51\.2 X ", best) and re.search(r"\b412 A ", best)
+    assert not re.search(r"\d%? [A-Z] ", re.sub(r"51\.2 X|412 A", "", best))
+    (legend,) = re.findall(r'<p class="grades soft">(.*?)</p>', html, re.S)
+    listed = re.findall(r"<b>(.)</b> (\w+)", legend)
+    assert listed == [("P", "paper"), ("C", "derived"), ("A", "assumed"), ("X", "mixed")]  # sections have P and C
+    tips = [a["aria-label"] for _, a, _ in Parsed(html).elements if "aria-label" in a]
+    assert "148 M USD, datasheet: made up for this test: build_usd" in tips
+    given |= {"deciding": [], "sections": []}
+    assert "Letters" not in page.page_html([given])
 
 
 def test_several_scenarios_are_compared_first():
@@ -390,3 +410,84 @@ def test_ticks_are_round_inside_the_axis_and_told_apart(scale):
     assert len(set(texts)) == len(texts)
     for at, text in ticks:
         assert float(text.replace(",", "")) == pytest.approx((0.9 + 1.4 * at / 100) * scale)
+
+
+# What own runs change.
+
+SPEC = {"cluster": {"platform": "DGX H100", "gpus": 16}, "job": {"model": "Llama-3 8B", "tokens": 1e11, "batch": 32}}
+RUN = {"strategy": {"tensor": 2, "sequence_parallel": True, "sharding": "optimizer"}, "gpus": 16, "batch": 32}
+TWO = (RUN | {"seconds": 3.0}, RUN | {"seconds": 3.3})
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return rc.plan(SPEC)
+
+
+@pytest.fixture(scope="module")
+def corrected():
+    return rc.plan(SPEC | {"measured": list(TWO)})
+
+
+@pytest.fixture(scope="module")
+def both(plain, corrected):
+    return plain.document(False), corrected.document(False)
+
+
+def _strategy(told):
+    (section,) = [section for section in told["sections"] if section["id"] == "strategy"]
+    return section
+
+
+def test_runs_of_ones_own_stand_beside_the_model_and_before_and_after(plain, corrected, both):
+    section = _strategy(both[1])
+    tables = {table["caption"]: table for table in section["tables"]}
+    runs, errors = tables["Your runs beside the model"], corrected.case.own_errors
+    label = "TP2 DP8, micro-batch 1, sequence parallel, ZeRO-1"
+    assert [row[:4] for row in runs["rows"]] == [[label, "16", "32", f"{seconds} s"] for seconds in ("3", "3.3")]
+    over = [float(row[-1].removesuffix(" times")) for row in runs["rows"]]
+    assert over == pytest.approx([*(errors["measured_iteration_s"] / errors["best_s"])], rel=5e-3)
+    before, after = tables[f"Your runs: before and after, on {corrected.best.name}"]["rows"]
+    for row, answer in ((before, plain), (after, corrected)):
+        assert row[1] == shown("iteration_s", answer.best.numbers["iteration_s"])
+        ends = answer.candidates.loc[0, ["iteration_low_s", "iteration_high_s"]]
+        assert row[2] == interval("iteration_s", *ends)
+    assert before[1:] != after[1:]
+    assert section["notes"] == ["Of several runs of yours of one job, the fastest counts."]
+    assert not _strategy(both[0])["notes"]
+    assert not [table for table in _strategy(both[0])["tables"] if table["caption"].startswith("Your runs")]
+
+
+def test_a_run_of_another_job_says_which(corrected):
+    table = corrected.case.own_errors
+    other = replace(corrected)
+    vars(other)["case"] = case = replace(corrected.case)
+    vars(case)["own_errors"] = table.assign(model=["Llama-3 8B", "Llama-2 13B"])
+    vars(other)["expected_error"] = corrected.expected_error
+    rows = own_runs_tables(other, corrected.best)[0]
+    assert [row[rows["head"].index("job")] for row in rows["rows"]] == ["as here", "Llama-2 13B on DGX H100"]
+    assert "job" not in own_runs_tables(corrected, corrected.best)[0]["head"]
+
+
+def test_the_first_verdicts_say_what_the_time_rests_on(both):
+    told = [[verdict["text"] for verdict in each["verdicts"][:2]] for each in both]
+    assert re.match(r"This rests on \d+ published runs like it \(dense models in bf16 on H100\)", told[0][0])
+    assert "of yours" not in told[0][0] and "Before your runs" not in told[0][0]
+    assert told[1][0].startswith("This rests on 1 run of yours, and ")
+    assert "Before your runs an iteration took" in told[1][0] and "With them it takes" in told[1][0]
+    assert all(re.match(r"The nearest published run: .*: measured .*, ours ", each[1]) for each in told)
+    errors = [each["error"] for each in both]
+    assert [error["own"] for error in errors] == [0, 1]
+    assert errors[1]["published_low_s"] == pytest.approx(errors[0]["iteration_low_s"])
+    for each, error in zip(both, errors, strict=True):
+        assert error["days_low"] < error["days_high"] and error["iteration_low_s"] < error["iteration_high_s"]
+        assert re.search(r"between [\d.]+ and [\d.]+ days in nine of ten cases", each["headline"])
+        assert each["deciding"] == ["days", "cost_usd"]
+
+
+@pytest.mark.parametrize(("beyond", "told"), [(0.99, True), (1.01, False)])
+def test_a_limit_within_the_interval_is_not_sure(plain, beyond, told):
+    limits = GoalsSpec(days=beyond * plain.days_interval[1])
+    limited = replace(plain, spec=plain.spec.model_copy(update={"limits": limits}))
+    texts = " ".join(verdict["text"] for verdict in verdicts(limited, False))
+    assert limited.met and ("is not sure: the training may take" in texts) == told

@@ -60,6 +60,7 @@ def _shown(document: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         "best": next((candidate for candidate in candidates if candidate["state"] == "best"), None),
         "labels": {column["key"]: column["label"] for column in document["columns"]},
         "units": _units(document["columns"], candidates),
+        "grades": _grades(document),
         "chart": drawn and [scatter_picture(document["chart"], drawn, *size) for size in ((520, 470), (340, 400))],
         "sections": [
             {
@@ -70,6 +71,15 @@ def _shown(document: Mapping[str, Any], prefix: str) -> dict[str, Any]:
             for section in document["sections"]
         ],
     }
+
+
+def _grades(document: Mapping[str, Any]) -> dict[str, str]:
+    """Grades and letters that stand on the page: of numbers that decide, and of cells of sections."""
+    columns = {column["key"] for column in document["columns"]} & set(document["deciding"])
+    told = {number["grade"] for it in document["candidates"] for key, number in it["numbers"].items() if key in columns}
+    tables = [table for section in document["sections"] for table in section["tables"]]
+    told |= {cell["grade"] for table in tables for row in table["rows"] for cell in row if isinstance(cell, Mapping)}
+    return {grade: letter for grade, letter in GRADES.items() if grade in told}
 
 
 @cache

@@ -20,7 +20,10 @@ _MARKERS = ("circle", "square", "triangle", "diamond", "triangle-down", "plus", 
 _SHOWN_FLIPS = 3
 _FEW_PAIRS = 20  # of mappings, from which it is said how many the model orders right
 _SURE = 0.95  # share of the draws from which a limit counts as met
+_OF_NEAREST = ["software", "runtime", "model", "platform", "precision", "gpus", "global_batch"]  # in JSON
+_OF_NEAREST += ["measured_iteration_s", "best_s", "flag", "source"]
 _LEAST_GAP = 5e-4  # relative difference below which two numbers are equal
+_LEAST_SHIFT = 0.005  # of the middle of what is expected from the modelled time, which is told
 
 
 def headline(plan: Plan, draws: bool = False) -> str:
@@ -33,8 +36,7 @@ def headline(plan: Plan, draws: bool = False) -> str:
         return f"No network runs {plan.case.model.name} here. {capital(plan.answers[0].note)}."
     numbers = best.numbers
     days, cost = (shown(name, numbers[name]) for name in ("days", "cost_usd"))
-    range_ = interval("days", *plan.days_interval)
-    does = f"trains {plan.case.model.name} in {days} ({range_} in nine of ten cases) for {cost}"
+    does = f"trains {plan.case.model.name} in {days} ({_between_days(plan)} in nine of ten cases) for {cost}"
     if plan.spec.find is not None:
         does += f" on {shown('gpus', numbers['gpus'])} GPUs"
     if not plan.met:
@@ -44,7 +46,16 @@ def headline(plan: Plan, draws: bool = False) -> str:
         nearest = f"Not reachable: no network meets {limits}. The nearest, {best.name}, {does}"
         return f"{nearest}: {' and '.join(missed)}. {plan.gpus_that_would_do}".rstrip()
     under = f", within {limits}" if limits else ""
-    return f"{capital(best.name)} {does}{_less_than_second(plan, draws)}{under}. {_flip_sentence(plan)}"
+    texts = [f"{capital(best.name)} {does}{under}.", _less_than_second(plan, draws), _flip_sentence(plan)]
+    return " ".join(filter(None, texts))
+
+
+def _between_days(plan: Plan) -> str:
+    """The interval of the days in words: "between 17 and 33.3 days"."""
+    low, high = plan.days_interval
+    if not math.isfinite(high):
+        return interval("days", low, high)
+    return f"between {interval('days', low, high).replace(' to ', ' and ')}"
 
 
 def _less_than_second(plan: Plan, draws: bool) -> str:
@@ -55,34 +66,35 @@ def _less_than_second(plan: Plan, draws: bool) -> str:
         return ""
     label, by = NUMBERS[plan.rank].label, 1 - plan.best.numbers[plan.rank] / second.numbers[plan.rank]
     if abs(by) < NO_DIFFERENCE or (draws and second.name in plan.ties):
-        text = f": no difference to {second.name} by {label} that the models can tell"
+        text = f"The models can tell no difference to {second.name} by {label}"
     else:
-        text = f", {number(100 * abs(by), 2)}% {'less' if by > 0 else 'more'} than {second.name} by {label}"
-    return text + (", which misses more wishes" if by < -_LEAST_GAP else "")
+        text = f"This is {number(100 * abs(by), 2)}% {'less' if by > 0 else 'more'} than {second.name} by {label}"
+    return text + (", which misses more wishes." if by < -_LEAST_GAP else ".")
 
 
-def error_text(plan: Plan) -> str:
-    """What the interval of the time rests on: runs like it, own ones, and the nearest published one."""
+def error_texts(plan: Plan) -> list[str]:
+    """What the interval of the time rests on: runs like it and own ones; then the nearest published one."""
     if plan.best is None or plan.best.design is None:
-        return ""
+        return []
     error, design, batch = plan.expected_error, plan.best.design, int(plan.best.numbers["batch"])
-    modelled_s, texts = design.iteration_s, [f"Times rest on {error.evidence}"]
+    modelled_s = design.iteration_s
+    modelled, middle = show(modelled_s, "s", 3), show(modelled_s * error.middle, "s", 3)
+    texts = [f"This rests on {error.evidence}" if error.runs else capital(error.evidence)]
     if error.own:
         before = plan.case.published_error(design.gpus)
-        modelled, scaled = show(modelled_s, "s", 3), show(modelled_s * error.middle, "s", 3)
         texts.append(f"Before your runs an iteration took {modelled}, {before.between(modelled_s, 's')}")
-        texts.append(f"They multiply it by {number(error.middle, 3)}: {scaled}, {error.between(modelled_s, 's')}")
-    elif error.middle > 1:
-        longer = number(100 * (error.middle - 1), 2)
-        texts.append(f"Half of such runs are expected to take {longer}% longer than modelled, or more")
+        texts.append(f"With them it takes {middle}, {error.between(modelled_s, 's')}")
+    elif abs(error.middle - 1) >= _LEAST_SHIFT:
+        change = f"{number(100 * abs(error.middle - 1), 2)}% {'longer' if error.middle > 1 else 'less'}"
+        texts.append(f"Such jobs typically take {change} than the model's best: {middle} an iteration, not {modelled}")
     machine, run = plan.case.machine, error.nearest
     job = (plan.case.model.name, machine.gpu, machine.precision, design.gpus, batch)
     same = job == tuple(run[name] for name in ("model", "gpu", "precision", "gpus", "global_batch"))
-    texts.append(f"The nearest published: {error.nearest_run(modelled_s if same else None)}")
+    held = [f"The nearest published run: {error.nearest_run(modelled_s if same else None)}"]
     if error.pairs >= _FEW_PAIRS:
-        right = number(100 * error.order, 2)
-        texts.append(f"Of {error.pairs:,} pairs of published mappings of one job the model orders {right}% right")
-    return ". ".join(texts) + "."
+        right = f"{number(100 * error.order, 2)}% of {error.pairs:,} pairs"
+        held.append(f"Of two published strategies of one job the model names the faster one in {right}")
+    return [". ".join(sentences) + "." for sentences in (texts, held)]
 
 
 def model_text(plan: Plan) -> str:
@@ -132,6 +144,11 @@ def verdicts(plan: Plan, draws: bool) -> list[dict[str, str]]:
     if plan.site is not None and plan.site.note:
         lines.append({"kind": "bad", "text": f"{capital(plan.site.note)}."})
     notes = []
+    if best is not None and plan.met and limits.days and not draws:
+        high = plan.days_interval[1]
+        if high > limits.days:
+            limit, longest = shown("days", limits.days), shown("days", high, 3)
+            notes.append(f"The limit of {limit} is not sure: the training may take {longest}.")
     if draws and plan.ties:
         notes.append(f"{capital(' and '.join(plan.ties))} may be better within what is not known: a tie.")
     if draws and best is not None and plan.met and plan.uncertainty is not None:
@@ -183,8 +200,9 @@ def document(plan: Plan, draws: bool) -> dict[str, Any]:
         "subtitle": ", ".join(job),
         "headline": headline(plan, draws),
         "error": _error(plan),
-        "verdicts": [{"kind": "note", "text": text} for text in [error_text(plan)] if text] + verdicts(plan, draws),
+        "verdicts": [{"kind": "note", "text": text} for text in error_texts(plan)] + verdicts(plan, draws),
         "columns": [{"key": name, **NUMBERS[name]._asdict()} for name in first_numbers(plan)],
+        "deciding": list(dict.fromkeys(["days", plan.rank])),
         "candidates": [_candidate(plan, answer, draws) for answer in plan.answers],
         "chart": {
             "x": _axis("days", "training time (days)", limits.days, wishes.days),
@@ -196,14 +214,20 @@ def document(plan: Plan, draws: bool) -> dict[str, Any]:
 
 
 def _error(plan: Plan) -> dict[str, Any] | None:
-    """What an iteration is expected to take [s], and what that rests on, as numbers."""
+    """What days and an iteration [s] are expected to take, and what that rests on, as numbers."""
     if plan.best is None or plan.best.design is None:
         return None
     error, modelled_s = plan.expected_error, plan.best.design.iteration_s
     ends = ("low", "lower", "middle", "upper", "high")
     times = {f"iteration_{name}_s": modelled_s * getattr(error, name) for name in ends}
+    times |= dict(zip(("days_low", "days_high"), plan.days_interval, strict=True))
+    if error.own:
+        before = plan.case.published_error(plan.best.design.gpus)
+        times |= {f"published_{name}_s": modelled_s * getattr(before, name) for name in ends}
     counts = {name: getattr(error, name) for name in ("runs", "largest", "places", "own", "pairs", "order")}
-    return {"iteration_modelled_s": modelled_s} | times | counts | {"text": error_text(plan)}
+    nearest = {name: error.nearest[name] for name in _OF_NEAREST}
+    told = {"group": error.group, "missing": list(error.missing), "nearest": nearest, "text": error_texts(plan)}
+    return {"iteration_modelled_s": modelled_s} | times | counts | told
 
 
 def first_numbers(plan: Plan) -> list[str]:
@@ -275,7 +299,7 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
     texts = [plan.spec.title] if plan.spec.title else []
     texts += [
         headline(plan, draws),
-        *filter(None, [error_text(plan)]),
+        *error_texts(plan),
         "",
         aligned_table(summary_rows(plan)).rstrip(),
         "",

@@ -18,6 +18,7 @@ from railcore.planner.spec import SIDE_NETWORKS
 from railcore.planner.uncertainty import Uncertainty
 from railcore.strategies.labels import strategy_label
 from railcore.training.machine import Machine
+from railcore.training.runs import run_strategy
 
 _SHOWN_SOURCES = 60
 _MOST_STAGES = 32  # of a pipeline, whose memory is listed
@@ -135,7 +136,7 @@ def _strategy(plan: Plan, best: Answer) -> Section:
         "iteration": [shown("iteration_s", answer.numbers["iteration_s"]) for answer in plan.possible],
         "MFU, causal": [shown("mfu", answer.numbers["mfu"]) for answer in plan.possible],
         "under other software": [
-            f"{number(low, 3)} to {number(high, 3)} times" if high > low else "none fits"
+            f"{number(low, 3)} to {number(high, 3)} times" if high > low else "no other time"
             for low, high in zip(times["software_low"], times["software_high"], strict=True)
         ],
     }
@@ -152,12 +153,50 @@ def _strategy(plan: Plan, best: Answer) -> Section:
     tables = [_table(strategies, "Best strategy on each network", "llrrrr")]
     tables.append(_table(breakdown, f"Where the time goes: {best.name}"))
     tables += [_table(of_nic, "Share of a NIC that each kind of traffic gets")] if shares else []
-    tables += [_software(plan, best), _own_strategy(plan), _memory(plan)]
+    tables += [*own_runs_tables(plan, best), _software(plan, best), _own_strategy(plan), _memory(plan)]
     lead = f"An iteration takes {plan.expected_error.between(best.design.iteration_s, 's')}."  # type: ignore[union-attr]
-    section = _section("strategy", "Strategy and time", lead, tables)
+    fewer = plan.expected_error.own < len(plan.case.measured_runs)
+    notes = ["Of several runs of yours of one job, the fastest counts."] if fewer else []
+    section = _section("strategy", "Strategy and time", lead, tables, notes)
     return section | {
         "bars": {"caption": "An iteration on each network, by part", "unit": "s", "rows": _bars(times, parts)}
     }
+
+
+def own_runs_tables(plan: Plan, best: Answer) -> list[Section]:
+    """The spec's own runs beside the model, and the best's iteration before and after them; none without such runs."""
+    runs, design = plan.case.own_errors, best.design
+    if runs.empty or design is None:
+        return []
+    job = (plan.case.model.name, plan.case.machine.platform)
+    jobs = zip(runs["model"], runs["platform"], strict=True)
+    of_job = [f"{model} on {platform}" if (model, platform) != job else "as here" for model, platform in jobs]
+    over_best = runs["measured_iteration_s"] / runs["best_s"]
+    columns = {
+        "strategy": [strategy_label(run_strategy(run).columns(run.global_batch)) for run in runs.itertuples()],
+        "job": of_job,
+        "GPUs": _counts(runs["gpus"]),
+        "batch": _counts(runs["global_batch"]),
+        "measured": _quantities(runs["measured_iteration_s"], "s"),
+        "modelled": _quantities(runs["modelled_s"], "s"),
+        "best strategy, modelled": ["none fits" if math.isnan(s) else show(s, "s", 4) for s in runs["best_s"]],
+        "measured over best": ["" if math.isnan(ratio) else f"{number(ratio, 3)} times" for ratio in over_best],
+    }
+    if set(of_job) == {"as here"}:
+        del columns["job"]
+    after, before, modelled_s = plan.expected_error, plan.case.published_error(design.gpus), design.iteration_s
+    answers = {
+        "iteration": [f"before your {'run' if len(runs) == 1 else 'runs'}", "after"],
+        "time": _quantities([modelled_s, modelled_s * after.middle], "s"),
+        "in nine of ten cases": [
+            interval("iteration_s", modelled_s * error.low, modelled_s * error.high) for error in (before, after)
+        ],
+    }
+    align = "ll" if "job" in columns else "l"
+    return [
+        _table(columns, "Your runs beside the model", align + "r" * (len(columns) - len(align))),
+        _table(answers, f"Your runs: before and after, on {best.name}"),
+    ]
 
 
 def _software(plan: Plan, best: Answer) -> Section:

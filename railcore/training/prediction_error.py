@@ -74,14 +74,12 @@ class ExpectedError(NamedTuple):
     @property
     def evidence(self) -> str:
         """What the interval rests on, in words."""
-        like = f"no published run like it ({self.group})"
-        if self.runs:
-            like = (
-                f"{counted(self.runs, 'published runs')} like it ({self.group}), the largest on {self.largest:,} GPUs"
-            )
-        if self.own:
-            like = f"{counted(self.own, 'runs')} of yours, and {like}"
-        return like + "".join(f"; {text}" for text in self.missing)
+        if not self.runs:
+            but = [f"but {counted(self.own, 'runs')} of yours"] if self.own else []
+            return "; ".join([f"no published run like it ({self.group})", *self.missing, *but])
+        like = f"{counted(self.runs, 'published runs')} like it ({self.group}), the largest on {self.largest:,} GPUs"
+        yours = f"{counted(self.own, 'runs')} of yours, and " if self.own else ""
+        return "; ".join([f"{yours}{like}", *self.missing])
 
     def nearest_run(self, same_job_s: float | None = None) -> str:
         """The nearest published run in words, beside our best for its job with its software.
@@ -89,15 +87,15 @@ class ExpectedError(NamedTuple):
         same_job_s: modelled time of the answer, where it is of the run's job [s].
         """
         run = self.nearest
-        text = f"{run['software']}: {run['model']} on {run['gpus']:,} GPUs of {run['platform']}"
+        text = f"{run['model']} with {run['software']} on {run['gpus']:,} GPUs of {run['platform']}"
         ours = {"ours": same_job_s, "ours with its software": run["best_s"]}
         times = [
             f"{name} {show(seconds, 's', 3)} ({100 * (seconds / run['measured_iteration_s'] - 1):+.0f}%)"
             for name, seconds in ours.items()
             if seconds is not None
         ]
-        doubt = f" (its source leaves open: {run['flag']})" if run["flag"] else ""
-        return f"{text}, {show(run['measured_iteration_s'], 's', 3)}, {', '.join(times)}{doubt}"
+        doubt = f"; its source leaves open: {run['flag']}" if run["flag"] else ""
+        return f"{text}: measured {show(run['measured_iteration_s'], 's', 3)}, {', '.join(times)}{doubt}"
 
     def between(self, modelled: float, unit: str) -> str:
         """The interval of a modelled quantity that goes with the time, in words."""
@@ -112,9 +110,9 @@ class ExpectedError(NamedTuple):
         return np.exp(self.log_middle + np.sign(share - 0.5) * scores(self.answer, side) * self.log_spread)
 
     def __str__(self) -> str:
-        half = f"{number(self.lower, 3)} to {number(self.upper, 3)} in half"
-        range_ = f"{number(self.low, 3)} to {number(self.high, 3)} times the modelled in nine of ten cases, {half}"
-        return f"{range_} ({self.evidence})"
+        most = f"between {number(self.low, 3)} and {number(self.high, 3)} times the modelled in nine of ten cases"
+        half = f"between {number(self.lower, 3)} and {number(self.upper, 3)} in half of them"
+        return f"{most}, {half}; {self.evidence}"
 
 
 def gpu_generation(gpu: str) -> str:
