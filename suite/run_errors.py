@@ -1,6 +1,7 @@
 """Errors of the iteration-time model by group of runs: the goals set for it, and what each of its mechanisms gains."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
@@ -10,10 +11,11 @@ import pandas as pd
 from railcore import catalog
 from railcore.catalog import files
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
-from railcore.training.prediction_error import SAME_RATE, gpu_generation
 from railcore.training.runs import YOURS, error_summary, predictions
 from railcore.training.runtime import Runtime
 
+SAME_RATE = {"mxfp8": "fp8"}  # with scales of blocks, at the same rate
+_GENERATIONS = {"V": "Volta", "A": "Ampere", "H": "Hopper", "B": "Blackwell", "R": "Rubin", "MI": "CDNA"}
 # How each mechanism of the model is switched off: fields of `Machine` and `Runtime` to set, another machine in place of
 # each, or the part of the breakdown to leave out.
 Off = Mapping[str, Any] | str | Callable[[Machine], Machine]
@@ -72,6 +74,15 @@ MECHANISMS: Mapping[str, Off] = {
 _OF_SOFTWARE = {field.name for field in fields(Runtime)}
 _MEASURES = ("mean", "worst model", "worst sign")
 _MANY = 10  # runs of a size, from which its sign counts
+
+
+def gpu_generation(gpu: str) -> str:
+    """Generation of a GPU by the letters of its name, such as Blackwell for B200 and GB200; else the name itself.
+
+    A G before another letter is NVIDIA's CPU on the same board.
+    """
+    letters = re.match(r"(?:G(?=[A-Z]))?([A-Z]+)\d", gpu)
+    return _GENERATIONS.get(letters[1], gpu) if letters else gpu
 
 
 def with_families(table: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.units import counted, show, year
+from railcore.catalog.units import counted, number, show, year
 from railcore.datacenter.operation import OperatingPrices
 from railcore.deploy.cluster import Cluster
 from railcore.deploy.cluster_cost import cluster_network_parts
@@ -27,10 +27,9 @@ from railcore.network.reliability import host_gpus
 from railcore.network.switches import switch_model, usual_networks
 from railcore.planner.measured_runs import spec_runs
 from railcore.planner.spec import JobSpec, PowerSpec, PriceSpec, SiteSpec, Spec, batch_size
-from railcore.strategies.best_of_runs import best_of_runs
 from railcore.strategies.gpu_counts import gpu_counts, near_batches
 from railcore.strategies.splits import allowed_values
-from railcore.training.error_spreads import with_places
+from railcore.training.error_spreads import LARGEST_LOG, with_places
 from railcore.training.hugging_face import predicting_layers
 from railcore.training.launch_lines import MegatronRun, megatron_run
 from railcore.training.machine import Machine, catalog_machine
@@ -87,24 +86,38 @@ class Case:
 
     @cached_property
     def own_errors(self) -> pd.DataFrame:
-        """The spec's own runs with the model's times: under their own strategy, and the best for their job."""
+        """The spec's own runs with the model's times under their own strategy."""
         runs = self.measured_runs
-        if runs.empty:
-            return runs
-        modelled = predictions(runs, models=self.run_models)
-        return with_places(modelled.assign(best_s=best_of_runs(runs, self.run_models)))
+        return runs if runs.empty else with_places(predictions(runs, models=self.run_models))
 
-    def expected_error(self, gpus: int, answer: str = "best") -> ExpectedError:
-        """Expected error of iteration times on so many GPUs, with own runs. answer: "best" or "strategy"."""
-        return expected_error(self.model, self.machine, gpus, self.runtime, answer, self.own_errors)
+    def expected_error(self, gpus: int, runtime: Runtime | str | None = None) -> ExpectedError:
+        """Expected error of iteration times on so many GPUs.
+
+        Own runs tell of given strategies, as the best one is for who has timed others: then the answer is of one.
+        """
+        answer = "best" if self.measured_runs.empty else "strategy"
+        return expected_error(self.model, self.machine, gpus, runtime or self.runtime, answer, self.own_errors)
 
     def published_error(self, gpus: int) -> ExpectedError:
         """The same from published runs alone."""
         return expected_error(self.model, self.machine, gpus, self.runtime)
 
     def time_scale(self, gpus: int) -> float:
-        """What own runs multiply modelled times by: the middle of what is expected; 1 without such runs."""
+        """What modelled times are multiplied by: the middle of what is expected with own runs; 1 without such runs."""
         return 1.0 if self.measured_runs.empty else self.expected_error(gpus).middle
+
+    @cached_property
+    def run_warnings(self) -> tuple[str, ...]:
+        """Own runs that are far from their modelled time: a slip, or something that the model does not have."""
+        if self.own_errors.empty:
+            return ()
+        times = self.own_errors["measured_iteration_s"] / self.own_errors["modelled_s"]
+        far = times[np.abs(np.log(times)) > LARGEST_LOG]
+        remedy = "is it the time of one iteration, and are tokens/s those of one GPU? It counts for little"
+        return tuple(
+            f"Run {place + 1} of yours takes {number(ratio, 2)} times the modelled time: {remedy}."
+            for place, ratio in far.items()
+        )
 
     @property
     def rack_gpus(self) -> int:

@@ -102,7 +102,8 @@ def support(platform: str, model: str, precision: str = "bf16") -> pd.DataFrame:
     rows: list[tuple[str, str, str]] = []
     for answer, words in (("best", "the best strategy"), ("strategy", "a given strategy")):
         error = expected_error(model, machine, machine.hb_domain_size, answer=answer)
-        rows.append((f"measured over modelled time of {words}", str(error), "measured" if error.runs else "none"))
+        of = f"{words} on {machine.hb_domain_size} GPUs"
+        rows.append((f"measured over modelled time of {of}", str(error), "measured" if error.runs else "none"))
     published, family = published_errors(), "experts" if mixture else "dense"
     of_kind = published[published["mixture"] == family]
     kind = "mixtures" if mixture else "dense models"

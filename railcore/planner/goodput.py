@@ -89,7 +89,8 @@ def training_goodput(
     spares
         GPUs that stand by for the job; None for as many as it takes, P = 1.
     stop_rate
-        Stops of a job over its GPUs, measured on the cluster [1/s]: scales the rates of all parts; None leaves them.
+        Stops of a job over its GPUs, measured on the cluster [1/s]: scales how often parts stop it, not what is out of
+        service; None leaves the catalog's rates.
 
     Returns
     -------
@@ -134,7 +135,7 @@ def training_goodput(
     table = table[table["count"] > 0].reset_index(drop=True)
     if stop_rate is not None:
         scale = stop_rate * strategy.gpus * year / table.loc[table["stops"], "events_per_year"].sum()
-        table[["events_per_year", "parts_down"]] *= scale
+        table["events_per_year"] = table["events_per_year"].where(~table["stops"], table["events_per_year"] * scale)
 
     def iteration(network: Fabric) -> IterationEstimate:
         return iteration_times(model, machine, strategy.columns(global_batch), runtime, offload, fabric=network)
@@ -191,7 +192,7 @@ def lost_shares(
     events, down = (np.array(parts[name].tolist(), float) for name in ("events_per_year", "parts_down"))
     stops, share = parts["stops"].to_numpy(bool), parts["tokens_share"].to_numpy(float)
     in_all = events[stops].sum(axis=0)
-    left = reliability.goodput(year / in_all, checkpoint_time, restart_time, checkpoint_interval)
+    left = np.maximum(reliability.goodput(year / in_all, checkpoint_time, restart_time, checkpoint_interval), 0.0)
     if spare_hosts is not None:
         hosts_out = parts["gpus_out"].to_numpy(float) / parts.loc[parts["part"] == "host", "gpus_out"].iloc[0]
         left = left * pdtr(spare_hosts, np.tensordot(hosts_out, down, 1))

@@ -313,7 +313,7 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
             times = f"{show(row.iteration_s, 's', 4)}, {number(row.over_best, 3)} times the best for each sequence"
             limit = limit_text(row.limit, row.memory_bytes, plan.case.machine)
             texts.append(f"- {own_mapping(plan)}, on {row.candidate}: {times}; {limit}.")
-    texts += [f"- {text}" for text in plan.case.warnings]
+    texts += [f"- {text}" for text in (*plan.case.warnings, *plan.case.run_warnings)]
     return "\n".join([*texts, f"- {plan.case.model.name} has {model_text(plan)}.", f"- {boundary(plan)}"])
 
 

@@ -33,8 +33,7 @@ from railcore.planner.uncertainty import TIE, Situation, Uncertainty, best_inter
 from railcore.strategies.parts import search
 from railcore.strategies.result import SearchResult
 from railcore.training.iteration import iteration_times, stage_memory
-from railcore.training.prediction_error import ExpectedError, expected_error, model_kind, published_errors
-from railcore.training.runs import software_times
+from railcore.training.prediction_error import ExpectedError, model_kind, published_errors
 from railcore.training.software import dated_runtimes
 
 if TYPE_CHECKING:
@@ -225,13 +224,13 @@ class Plan:
         names = list(
             dict.fromkeys([case.runtime.name, *dated_runtimes(design.machine), *sorted(set(on_gpu["runtime"]))])
         )
-        job = (case.model, design.machine.changed(fabric=None), design.strategy, int(self.best.numbers["batch"]))
-        for row in software_times(*job, names).itertuples():
-            error = expected_error(*job[:2], design.gpus, row.runtime, own=case.own_errors)
-            ends = (row.iteration_s * end for end in (error.low, error.high))
-            rows.append((row.runtime, row.iteration_s, *ends, row.limit, *error.with_software))
+        for name in names:
+            estimate = iteration_times(case.model, design.machine, design.strategy, name, design.offload)
+            error, modelled_s = case.expected_error(design.gpus, name), estimate.total_s.item() + design.added_s
+            ends = (modelled_s * end for end in (error.middle if error.own else 1.0, error.low, error.high))
+            rows.append((name, *ends, estimate.limits.item(), *error.with_software))
         columns = ["runtime", "iteration_s", "low_s", "high_s", "limit", "runs", "largest"]
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(rows, columns=columns).sort_values("iteration_s", kind="stable", ignore_index=True)
 
     @cached_property
     @_by_own_rows
@@ -419,7 +418,7 @@ class Plan:
             texts.append(
                 f"{spares}: {down:.3g} on average, at most {enough:.0f} in 99% of the time if they fail apart."
             )
-        texts += [*self.case.warnings, *self.case.prices.warnings, *self.case.powers.warnings]
+        texts += [*self.case.warnings, *self.case.run_warnings, *self.case.prices.warnings, *self.case.powers.warnings]
         texts += [self.site.note] if self.site and self.site.note else []
         texts += list(self.site.places.warnings) if self.site and self.site.places else []
         return tuple(dict.fromkeys(texts))

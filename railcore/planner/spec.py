@@ -30,6 +30,7 @@ from railcore.training.runtime import OFFLOADS
 from railcore.training.transformer import LORA_TARGETS
 
 _LEAST_DRAWS, _MOST_DRAWS = 20, 100_000
+_MOST_STOPS = 1000.0  # of a job, a GPU and year
 SI_NUMBERS = "SI numbers"  # of a validation's context: whether quantities may be plain numbers
 SIDE_NETWORKS = ("frontend", "storage", "management")
 LAYOUTS = ("rail-optimized", "Clos", "rail-only", "photonic rails")
@@ -373,8 +374,8 @@ class OperationSpec(SpecSection):
     spares: Annotated[Whole, Field(ge=0)] | None = Field(
         None, description="GPUs that the job leaves for spares; by default one more for each that is out of service"
     )
-    stops: Positive | None = Field(
-        None, description="of a job, a GPU and year, as measured on your cluster: scales the catalog's failure rates"
+    stops: Annotated[Positive, Field(le=_MOST_STOPS)] | None = Field(
+        None, description="of a job, a GPU and year, as measured on your cluster; by default from the catalog's rates"
     )
     contingency: Annotated[Number, Field(ge=0, allow_inf_nan=False)] = Field(
         0.0, description="share of time added; modelled times are benchmarks'"

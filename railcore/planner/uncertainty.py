@@ -110,6 +110,10 @@ class Situation:
             numbers[answer.name] = bought | costed(case, sizing, values, self.site, *job)
         return numbers
 
+    def time_scales(self) -> dict[str, float]:
+        """What own runs multiply each candidate's times by: it depends on its GPUs."""
+        return {answer.name: self.case.time_scale(answer.design.gpus) for answer in self._possible}
+
     def scaled_times(self, name: str, factors: np.ndarray) -> np.ndarray:
         """Modelled iteration time of a candidate, times factors of the model's error [s]."""
         return factors * next(answer.design.iteration_s for answer in self._possible if answer.name == name)
@@ -139,9 +143,10 @@ class Situation:
         events = [count * rate for count, (rate, _) in zip(parts["events_per_year"], factors, strict=True)]
         down = [count * rate * repair for count, (rate, repair) in zip(parts["parts_down"], factors, strict=True)]
         if operation.stops is not None:
-            stops = [number for number, stop in zip(events, parts["stops"], strict=True) if stop]
-            scale = answer.goodput["events_per_year"].iloc[-1] / sum(stops)
-            events, down = ([number * scale for number in numbers] for numbers in (events, down))
+            stops = parts["stops"].astype(bool)
+            in_all = sum(number for number, stop in zip(events, stops, strict=True) if stop)
+            scale = answer.goodput["events_per_year"].iloc[-1] / in_all
+            events = [number * scale if stop else number for number, stop in zip(events, stops, strict=True)]
         job = catalog.item("failure_rates", "job")
         checkpoint_s, restart_s = (
             values.get(key_of(job.row(name)), getattr(job.row(name), operation.failures)) if time_s is None else time_s
@@ -155,7 +160,7 @@ class Situation:
         spares = None if operation.spares is None else int(answer.numbers["gpus"] - answer.numbers["gpus_used"])
         spare_hosts = None if spares is None else spares // host_gpus(self.case.rack.name)
         known = operation.checkpoint_interval, spare_hosts
-        return 1 - lost_shares(drawn, checkpoint_s, restart_s, *known).sum(axis=0)
+        return np.maximum(1 - lost_shares(drawn, checkpoint_s, restart_s, *known).sum(axis=0), 0.0)
 
     def widest(self, answer: Answer, most: int = 3) -> list[tuple[catalog.Value, float, float]]:
         """Rows of failures that alone change goodput most, with its least and greatest from their 5% to their 95%."""
@@ -248,9 +253,11 @@ def uncertainty(
         situation.modelled_times(sets, progress),
         situation.scaled_times(best, error.draws(draws, seed)),
     )
+    scales = situation.time_scales()
     with np.errstate(invalid="ignore"):  # where nothing that was kept fits
         over_best = {
-            name: np.where(np.isinf(times), np.inf, times / modelled_s[best]) for name, times in modelled_s.items()
+            name: np.where(np.isinf(times), np.inf, times / modelled_s[best] * scales[name] / scales[best])
+            for name, times in modelled_s.items()
         }
     times_s = {name: best_s * np.repeat(over, _PER_MACHINE)[:draws] for name, over in over_best.items()}
     samples = situation.numbers(row_draws(situation.cost_rows(), draws, seed), times_s)

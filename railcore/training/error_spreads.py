@@ -17,7 +17,7 @@ from railcore import catalog
 from railcore.training.runs import YOURS
 
 FEW_GPUS = 64  # from which doublings are counted
-_LARGEST_LOG = 0.4  # a run that is 1.5 times off or more counts as that when spreads are solved
+LARGEST_LOG = 0.4  # of an error: a run that is 1.5 times off or more counts as that when spreads are solved
 _BOUNDS = np.log([1e-3, 1.0])  # of a spread
 _JITTER = 1e-6  # added to the variance of a run, for runs of the same job
 _KEYS = ("mixture", "runtime", "gpu", "precision", "place", "model")  # that runs share or do not
@@ -32,7 +32,7 @@ class ErrorSpreads(NamedTuple):
     gpu; precision: of this GPU, by kind.
     place: whose runs on which platform, by kind.
     model; place_model: at this place, in this precision.
-    growth: by place, for each doubling of GPUs from 64 on.
+    growth: by place, for each doubling of GPUs beyond 64.
     run: what no other run tells.
     mixture: the same, for mixtures in addition.
     flagged: the same, where the source leaves something open (column `flag`).
@@ -74,19 +74,23 @@ def shared(one: pd.DataFrame, other: pd.DataFrame) -> Floats:
         return np.logical_and.reduce([codes[column] for column in columns]).astype(float)
 
     at_place = same("place", "mixture")
-    doublings = [np.log2(table["gpus"].to_numpy(float) / FEW_GPUS) for table in (one, other)]
+    doublings = [_doublings(table) for table in (one, other)]
     nothing = np.zeros_like(at_place)
     parts = [same("mixture"), same("runtime"), same("gpu"), same("gpu", "precision", "mixture"), at_place]
     parts += [same("model"), same("place", "model", "precision"), same("place") * np.outer(*doublings)]
     return np.array([*parts, nothing, nothing, nothing])
 
 
+def _doublings(table: pd.DataFrame) -> Floats:
+    """Doublings of GPUs beyond FEW_GPUS."""
+    return np.log2(np.maximum(table["gpus"].to_numpy(float) / FEW_GPUS, 1.0))
+
+
 def own_shares(table: pd.DataFrame) -> Floats:
     """What a run shares with itself, shape (spreads, runs)."""
     each = np.ones(len(table))
-    doublings = np.log2(table["gpus"].to_numpy(float) / FEW_GPUS)
     own = [each, each * (table["mixture"] == "experts"), each * (table["flag"] != "")]
-    return np.array([*[each] * 7, doublings**2, *own])
+    return np.array([*[each] * 7, _doublings(table) ** 2, *own])
 
 
 def covariance(one: pd.DataFrame, other: pd.DataFrame, spreads: ErrorSpreads) -> Floats:
@@ -108,13 +112,15 @@ class KnownErrors:
         m = c' K^-1 y,   s^2 = k - c' K^-1 c
 
     with y the errors of n runs, K their covariance (n, n), c that of an answer with them, and k the answer's variance.
+    A run that is farther off than LARGEST_LOG tells less: the square of the rest adds to its variance.
 
     table: runs, with the columns of `shared`. logs: y. spreads: how alike runs are.
     """
 
     def __init__(self, table: pd.DataFrame, logs: ArrayLike, spreads: ErrorSpreads) -> None:
         self.table, self.logs, self.spreads = table, np.asarray(logs, float), spreads
-        known = np.tensordot(np.square(spreads), _with_itself(table), 1) + _JITTER * np.eye(len(table))
+        self._rest = np.square(np.maximum(np.abs(self.logs) - LARGEST_LOG, 0.0)) + _JITTER
+        known = np.tensordot(np.square(spreads), _with_itself(table), 1) + np.diag(self._rest)
         self._inverse = np.linalg.inv(known)
         self._weights = self._inverse @ self.logs
 
@@ -126,9 +132,9 @@ class KnownErrors:
         return toward @ self._weights, np.sqrt(np.maximum(left, _JITTER))
 
     def without(self, rows: np.ndarray) -> tuple[Floats, Floats]:
-        """Middle and covariance of the errors of some runs, from all other runs. rows: places in the table."""
+        """Middle and covariance of the errors of some runs, from all other runs. rows: their numbers in the table."""
         inside = np.linalg.inv(self._inverse[np.ix_(rows, rows)])
-        return self.logs[rows] - inside @ self._weights[rows], inside
+        return self.logs[rows] - inside @ self._weights[rows], inside - np.diag(self._rest[rows])
 
     def left_out(self, places: ArrayLike) -> tuple[Floats, Floats]:
         """Middle and spread of each run's error without the runs of its place. places: of each run."""
@@ -160,7 +166,7 @@ def solved_spreads(table: pd.DataFrame, logs: ArrayLike) -> ErrorSpreads:
 
     The log likelihood is -(log|K| + y' K^-1 y) / 2, with y and K as in `KnownErrors`.
     """
-    parts, y = _with_itself(table), np.clip(np.asarray(logs, float), -_LARGEST_LOG, _LARGEST_LOG)
+    parts, y = _with_itself(table), np.clip(np.asarray(logs, float), -LARGEST_LOG, LARGEST_LOG)
     flat = parts.reshape(len(parts), -1)
 
     def unlikeliness(log_spreads: Floats) -> tuple[float, Floats]:

@@ -5,7 +5,6 @@ second against the best published time of each job, beside our best for it. Inte
 measured, in nine of ten places or in half of them: `vote_quantiles` says how.
 """
 
-import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import files
-from railcore.catalog.arguments import Count
+from railcore.catalog.arguments import Count, checked
 from railcore.catalog.checks import one_of
 from railcore.catalog.units import counted, number, show
 from railcore.training.error_spreads import ErrorSpreads, Floats, KnownErrors, vote_quantiles, with_places
@@ -24,10 +23,8 @@ from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer, as_model
 
-SAME_RATE = {"mxfp8": "fp8"}  # with scales of blocks, at the same rate
 ANSWERS = {"strategy": "modelled_s", "best": "best_s"}  # what an answer is of, and its column of modelled times
 SOLVED_FROM = "looked at"  # runs from which spreads are solved
-_GENERATIONS = {"V": "Volta", "A": "Ampere", "H": "Hopper", "B": "Blackwell", "R": "Rubin", "MI": "CDNA"}
 _KINDS = {"dense": "dense models", "experts": "mixtures of experts", "adapters": "models with adapters"}
 # What makes runs of one place a job, whose best time is the one that an answer of the best strategy is held against.
 _JOB = ["place", "mixture", "model", "layers", "hidden", "seq_len", "experts", "precision", "gpus", "global_batch"]
@@ -115,15 +112,6 @@ class ExpectedError(NamedTuple):
         return f"{most}, {half}; {self.evidence}"
 
 
-def gpu_generation(gpu: str) -> str:
-    """Generation of a GPU by the letters of its name, such as Blackwell for B200 and GB200; else the name itself.
-
-    A G before another letter is NVIDIA's CPU on the same board.
-    """
-    letters = re.match(r"(?:G(?=[A-Z]))?([A-Z]+)\d", gpu)
-    return _GENERATIONS.get(letters[1], gpu) if letters else gpu
-
-
 @cache
 def published_errors() -> pd.DataFrame:
     """Published runs with `gpu`, `place`, and stored times: modelled_s (own strategy; blank where none can be said)
@@ -193,6 +181,7 @@ def model_kind(model: Transformer) -> str:
     return "experts" if model.experts else "adapters" if model.lora_rank else "dense"
 
 
+@checked
 def expected_error(
     model: Transformer | str,
     machine: Machine | str,
@@ -242,16 +231,17 @@ def expected_error(
     """
     model, machine = as_model(model), as_machine(machine)
     kind, software = model_kind(model), as_runtime(runtime, machine).name
-    job: dict[str, Any] = {"mixture": kind, "runtime": software, "gpu": machine.gpu, "precision": machine.precision}
-    job |= {"model": model.name, "gpus": int(gpus), "flag": "", "place": f"{YOURS}, {machine.platform}"}
+    gpu, name = machine.gpu or "a GPU without a name", model.name or "a model without a name"
+    job: dict[str, Any] = {"mixture": kind, "runtime": software, "gpu": gpu, "precision": machine.precision}
+    job |= {"model": name, "gpus": int(gpus), "flag": "", "place": f"{YOURS}, {machine.platform}"}
     known = known_errors(answer, own)
     middle, spread = (float(values[0]) for values in known.expected(pd.DataFrame([job])))
     half, most = scores(answer, (0.5, 0.9))
     low, lower, centre, upper, high = np.exp(middle + spread * np.array([-most, -half, 0.0, half, most])).tolist()
     table = _published(answer).table
     of_kind = table[table["mixture"] == kind]
-    like = of_kind[(of_kind["gpu"] == machine.gpu) & (of_kind["precision"] == machine.precision)]
-    of_software = of_kind[(of_kind["gpu"] == machine.gpu) & (of_kind["runtime"] == software)]
+    like = of_kind[(of_kind["gpu"] == gpu) & (of_kind["precision"] == machine.precision)]
+    of_software = of_kind[(of_kind["gpu"] == gpu) & (of_kind["runtime"] == software)]
     order, pairs = choice_order(kind)
     return ExpectedError(
         low=low,
@@ -268,7 +258,7 @@ def expected_error(
         pairs=pairs,
         own=len(known.table) - len(table),
         missing=tuple(_missing(table, of_kind, like, job)),
-        group=f"{_KINDS[kind]} in {machine.precision} on {machine.gpu}",
+        group=f"{_KINDS[kind]} in {machine.precision} on {gpu}",
         answer=answer,
         log_middle=middle,
         log_spread=spread,
@@ -309,7 +299,7 @@ def choice_order(kind: str = "") -> tuple[float, int]:
     experts or adapters; "" for all.
     """
     table = published_errors().dropna(subset=["modelled_s"])
-    table = table[table["mixture"] == kind] if kind else table
+    table = table[table["mixture"] == one_of("kind", kind, _KINDS)] if kind else table
     right = []
     for (place, *_), jobs in table.groupby([*_JOB, "runtime", "source"]):
         times = jobs[["measured_iteration_s", "modelled_s"]].to_numpy()
