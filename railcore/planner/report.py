@@ -220,11 +220,13 @@ def _error(plan: Plan) -> dict[str, Any] | None:
     error, modelled_s = plan.expected_error, plan.best.design.iteration_s
     ends = ("low", "lower", "middle", "upper", "high")
     times = {f"iteration_{name}_s": modelled_s * getattr(error, name) for name in ends}
-    times |= dict(zip(("days_low", "days_high"), plan.days_interval, strict=True))
+    ends_of_days = (end if math.isfinite(end) else None for end in plan.days_interval)
+    times |= dict(zip(("days_low", "days_high"), ends_of_days, strict=True))
     if error.own:
         before = plan.case.published_error(plan.best.design.gpus)
         times |= {f"published_{name}_s": modelled_s * getattr(before, name) for name in ends}
-    counts = {name: getattr(error, name) for name in ("runs", "largest", "places", "own", "pairs", "order")}
+    counts = {name: getattr(error, name) for name in ("runs", "largest", "places", "own", "pairs")}
+    counts |= {"order": error.order if error.pairs else None}
     nearest = {name: error.nearest[name] for name in _OF_NEAREST}
     told = {"group": error.group, "missing": list(error.missing), "nearest": nearest, "text": error_texts(plan)}
     return {"iteration_modelled_s": modelled_s} | times | counts | told
