@@ -21,6 +21,8 @@ def command_parser() -> argparse.ArgumentParser:
     figures.add_argument("--name", help="of a run with your own numbers; by default made of what was changed")
     claim = commands.add_parser("claim", help="what a document claims, what comes out, and where it is computed")
     claim.add_argument("id", help="of data/claims.csv, or words and values to look for, such as 70.5%%")
+    how_far = "how many runs the intervals of modelled times hold, and how wide they are"
+    commands.add_parser("coverage", help=how_far)
     lab = commands.add_parser("lab", help="open JupyterLab on copies of the notebooks in build/lab")
     what = lab.add_mutually_exclusive_group()
     what.add_argument("--keep", metavar="NOTEBOOK", help="write an edited copy into notebooks/, and start nothing")
@@ -62,6 +64,13 @@ def _claim(options) -> int:
     return 0
 
 
+def _coverage(options) -> int:
+    from suite.interval_coverage import coverage_text
+
+    print(coverage_text(), end="")
+    return 0
+
+
 def _lab(options) -> int:
     from suite.driver import lab
 
@@ -76,7 +85,7 @@ def _lab(options) -> int:
     return 0
 
 
-_COMMANDS = {"figures": _figures, "claim": _claim, "lab": _lab}
+_COMMANDS = {"figures": _figures, "claim": _claim, "coverage": _coverage, "lab": _lab}
 
 
 if __name__ == "__main__":

@@ -36,7 +36,6 @@ from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.prediction_error import ExpectedError, expected_error
 from railcore.training.run_file import no_runs
-from railcore.training.runs import predictions
 from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer, catalog_model

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from railcore.strategies.parts import search
-from railcore.training.runs import job_of
+from railcore.training.error_spreads import with_places
+from railcore.training.runs import job_of, predictions
 from railcore.training.transformer import Transformer
 
 
@@ -26,3 +27,15 @@ def best_of_runs(table: pd.DataFrame, models: Mapping[str, Transformer] | None =
             times[job] = float(best["total_s"].iloc[0]) if len(best) else float("nan")
         found.append(times[job])
     return np.array(found, float)
+
+
+def own_errors(table: pd.DataFrame, models: Mapping[str, Transformer] | None = None) -> pd.DataFrame:
+    """Own runs with the model's times, as `prediction_error.expected_error` takes them.
+
+    modelled_s is under their own strategy, best_s that of the best for their job.
+
+    table: as `run_file.own_runs` gives it; without rows it is given back as it is. models: as of `best_of_runs`.
+    """
+    if table.empty:
+        return table
+    return with_places(predictions(table, models=models).assign(best_s=best_of_runs(table, models)))

@@ -153,8 +153,8 @@ def vote_quantiles(values: ArrayLike, places: ArrayLike, shares: ArrayLike) -> F
     takes 1 / (1 - p) - 1 places. Source: hierarchical conformal prediction, Lee, Barber and Willett 2023
     (arXiv:2306.06342); groups of one exchangeable run are those of Dunn, Wasserman and Ramdas 2018 (arXiv:1809.07441).
     """
-    numbers, voters = np.asarray(values, float), pd.Series(np.asarray(places))
-    votes = 1 / voters.groupby(voters).transform("size").to_numpy(float)
+    numbers, voters = np.asarray(values, float), pd.factorize(np.asarray(places))[0]
+    votes = 1 / np.bincount(voters)[voters]
     order = np.argsort(numbers, kind="stable")
     below = np.cumsum(votes[order])
     reached = np.searchsorted(below, np.asarray(shares) * (below[-1] + 1) * (1 - 1e-12))
