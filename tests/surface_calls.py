@@ -91,7 +91,7 @@ CALLS = [
     call(rc.stage_memory, *JOB, 8),
     call(rc.iteration_traffic, MODEL, STRATEGY, 8),
     call(rc.software_times, *JOB, 8),
-    call(rc.expected_error, "DGX H100"),
+    call(rc.expected_error, MODEL, BOX, 64),
     call(rc.search, MODEL, BOX, 16, 16, runtime="modern", tensor=8, pipeline=2, recompute="none"),
     call(rc.scaling_law, "Hoffmann 2", "table"),
     call(LAW.parameters_after, 1e6, 1e18, 0.4),

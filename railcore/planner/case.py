@@ -29,12 +29,12 @@ from railcore.planner.measured_runs import spec_runs
 from railcore.planner.spec import JobSpec, PowerSpec, PriceSpec, SiteSpec, Spec, batch_size
 from railcore.strategies.gpu_counts import gpu_counts, near_batches
 from railcore.strategies.splits import allowed_values
-from railcore.training.error_spreads import LARGEST_LOG, with_places
+from railcore.training.error_spreads import LARGEST_LOG
 from railcore.training.hugging_face import predicting_layers
 from railcore.training.launch_lines import MegatronRun, megatron_run
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.prediction_error import ExpectedError, expected_error
+from railcore.training.prediction_error import ExpectedError, expected_error, own_errors
 from railcore.training.run_file import no_runs
 from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
@@ -86,8 +86,7 @@ class Case:
     @cached_property
     def own_errors(self) -> pd.DataFrame:
         """The spec's own runs with the model's times under their own strategy."""
-        runs = self.measured_runs
-        return runs if runs.empty else with_places(predictions(runs, models=self.run_models))
+        return own_errors(self.measured_runs, self.run_models)
 
     def expected_error(self, gpus: int, runtime: Runtime | str | None = None) -> ExpectedError:
         """Expected error of iteration times on so many GPUs.

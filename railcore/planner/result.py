@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from railcore.planner.power_places import PowerPlaces
 
 Progress = Callable[[str], object]
+_AFTER = list(NUMBERS).index("iteration_s") + 1
+CANDIDATE_NUMBERS = ("parameters", *[*NUMBERS][:_AFTER], "iteration_low_s", "iteration_high_s", *[*NUMBERS][_AFTER:])
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -156,9 +158,7 @@ class Plan:
             row = {**names, "parameters": self.case.model.total_parameters}
             row |= self._iteration_interval(answer)
             rows.append(row | dict(answer.numbers) | missed | {"note": answer.note or answer.why_same})
-        numbers = list(NUMBERS)
-        numbers[numbers.index("iteration_s") + 1 : 0] = ["iteration_low_s", "iteration_high_s"]
-        order = ["candidate", "also", "strategy", "parameters", *numbers, "limits_missed", "wishes_missed", "note"]
+        order = ["candidate", "also", "strategy", *CANDIDATE_NUMBERS, "limits_missed", "wishes_missed", "note"]
         table = pd.DataFrame(rows)
         return table[[name for name in order if name in table]]
 

@@ -10,8 +10,7 @@ import pandas as pd
 
 from railcore.catalog import files
 from railcore.planner.planning import Shared, plan
-from railcore.planner.result import Plan
-from railcore.planner.shown_numbers import NUMBERS
+from railcore.planner.result import CANDIDATE_NUMBERS, Plan
 from railcore.planner.spec_reading import read_spec
 from railcore.planner.sweep_grid import with_values
 
@@ -81,7 +80,7 @@ def _rows(planned: Plan, draws: int) -> pd.DataFrame:
 
 def _typed(tables: Sequence[pd.DataFrame], draws: int) -> pd.DataFrame:
     """Tables one below the other, with the same columns of the same types whatever they hold."""
-    numbers = ["parameters", *NUMBERS, *(_DRAWN if draws else ())]
+    numbers = [*CANDIDATE_NUMBERS, *(_DRAWN if draws else ())]
     columns = ["point", "rank", *_TEXTS[:3], *numbers, *_TEXTS[3:]]
     table = pd.concat(tables or [pd.DataFrame()], ignore_index=True).reindex(columns=columns)
     types = {"point": "int64", "rank": "int64", **dict.fromkeys(numbers, "float64"), **dict.fromkeys(_TEXTS, "str")}
@@ -94,7 +93,7 @@ def inputs_hash() -> str:
     paths = sorted(files.PACKAGE.rglob("*.py"))
     paths += [
         path
-        for name in ("catalog", "grid", "measured", "rules")
+        for name in ("catalog", "derived", "grid", "measured", "rules")
         for path in sorted((files.DATA / name).rglob("*.csv*"))
     ]
     if folder := os.environ.get("RAILCORE_CATALOG"):

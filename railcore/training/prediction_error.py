@@ -5,7 +5,7 @@ second against the best published time of each job, beside our best for it. Inte
 measured, in nine of ten places or in half of them: `vote_quantiles` says how.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from railcore.catalog.checks import one_of
 from railcore.catalog.units import counted, number, show
 from railcore.training.error_spreads import ErrorSpreads, Floats, KnownErrors, vote_quantiles, with_places
 from railcore.training.machine import Machine, as_machine
-from railcore.training.runs import EVIDENCE, YOURS, published_table
+from railcore.training.runs import EVIDENCE, YOURS, predictions, published_table
 from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer, as_model
@@ -121,6 +121,14 @@ def published_errors() -> pd.DataFrame:
     table = with_places(published_table())
     table = table[table["use"].isin(EVIDENCE)]
     return table.join(stored[["modelled_s", "best_s"]])
+
+
+def own_errors(runs: pd.DataFrame, models: Mapping[str, Transformer] | None = None) -> pd.DataFrame:
+    """Own runs with the columns that `expected_error` takes: modelled_s of their own strategy, gpu, place.
+
+    runs: as `run_file.own_runs` gives them. models: by name of an architecture, before the catalog's.
+    """
+    return runs if runs.empty else with_places(predictions(runs, models=models))
 
 
 def errors_of(table: pd.DataFrame, answer: str) -> pd.DataFrame:
