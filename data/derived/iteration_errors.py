@@ -41,15 +41,12 @@ def run(case: str) -> pd.DataFrame:
 
 
 def _best_times(runs: pd.DataFrame) -> list[float]:
-    """Iteration time of the best strategy for the job of each run; a job that is there several times is searched once."""
+    """Iteration time of the best strategy for the job of each run; the same job is searched once."""
     times: dict[tuple[object, ...], float] = {}
-    for row in runs.itertuples():
-        model, machine, runtime = job_of(row)
-        job = (model, machine, row.gpus, row.global_batch, runtime)
-        if job not in times:
-            best = search(*job[:4], runtime=runtime, top=1, only_best=True).best  # type: ignore[arg-type]
-            times[job] = float(best["total_s"].iloc[0])
-    jobs = ((*job_of(row)[:2], row.gpus, row.global_batch, job_of(row)[2]) for row in runs.itertuples())
+    jobs = [(*job_of(row), row.gpus, row.global_batch) for row in runs.itertuples()]
+    for model, machine, runtime, gpus, batch in dict.fromkeys(jobs):
+        best = search(model, machine, gpus, batch, runtime=runtime, top=1, only_best=True).best  # type: ignore[arg-type]
+        times[model, machine, runtime, gpus, batch] = float(best["total_s"].iloc[0])
     return [times[job] for job in jobs]
 
 

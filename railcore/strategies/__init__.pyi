@@ -1,4 +1,3 @@
-from .best_of_runs import own_errors as own_errors
 from .hb_domains import best_times as best_times
 from .hb_domains import hb_domain_summary as hb_domain_summary
 from .hb_domains import increasing_returns_share as increasing_returns_share

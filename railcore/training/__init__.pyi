@@ -15,6 +15,7 @@ from .parallelism_splits import parallelism_comparison as parallelism_comparison
 from .pipeline_schedule import SCHEDULE_KINDS as SCHEDULE_KINDS
 from .pipeline_schedule import pipeline_bubble_time as pipeline_bubble_time
 from .prediction_error import expected_error as expected_error
+from .prediction_error import own_errors as own_errors
 from .prediction_error import published_errors as published_errors
 from .run_file import own_runs as own_runs
 from .runs import error_summary as error_summary
