@@ -155,6 +155,8 @@ def test_a_machine_says_its_platform_and_precision():
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="answer"):
         expected_error("Llama-3 8B", "DGX H100", 64, answer="fastest")
+    with pytest.raises(ValueError, match="gpus"):
+        expected_error("Llama-3 8B", "DGX H100", 0)
     for terms in (("Llama-3 9B", "DGX H100"), ("Llama-3 8B", "DGX H1000"), ("Llama-3 8B", "DGX H100", 64, "none")):
         with pytest.raises(catalog.UnknownName):
             expected_error(*terms, *([64] if len(terms) == 2 else []))
