@@ -87,6 +87,8 @@ def error_texts(plan: Plan) -> list[str]:
     elif abs(error.middle - 1) >= _LEAST_SHIFT:
         change = f"{number(100 * abs(error.middle - 1), 2)}% {'longer' if error.middle > 1 else 'less'}"
         texts.append(f"Such jobs typically take {change} than the model's best: {middle} an iteration, not {modelled}")
+    if plan.spec.cluster.measured is not None:
+        texts.append("Published runs are held against the catalog as shipped, not against your own rows")
     machine, run = plan.case.machine, error.nearest
     job = (plan.case.model.name, machine.gpu, machine.precision, design.gpus, batch)
     same = job == tuple(run[name] for name in ("model", "gpu", "precision", "gpus", "global_batch"))

@@ -31,6 +31,9 @@ def read_measurement(path: Path) -> Measurement:
         raise ValueError(files.refusal(error)) from None
     if text.startswith(",".join(gpu_script.COLUMNS[:4])):
         return _of_parts(path)
+    if path.suffix.lower() == ".csv":
+        first = ", ".join(gpu_script.COLUMNS[:4])
+        raise ValueError(f"{path.name} is no CSV of the script, whose columns begin with {first}: give what it wrote")
     document = _json(text)
     if looks_like_simumax(document):
         source = f"{path.name}, a system file of SimuMax (sys_name {document.get('sys_name', 'unknown')})"
