@@ -11,8 +11,8 @@ from plan_documents import document, documents
 
 import railcore as rc
 from railcore.planner import interval, page, pictures, shown
+from railcore.planner.own_run_columns import own_run_columns
 from railcore.planner.report import verdicts
-from railcore.planner.sections import own_runs_tables
 from railcore.planner.spec import GoalsSpec
 
 ALONE = {"meta", "line", "path", "rect", "circle"}  # they have no end tag of their own, or are written <line ... />
@@ -464,9 +464,8 @@ def test_a_run_of_another_job_says_which(corrected):
     vars(other)["case"] = case = replace(corrected.case)
     vars(case)["own_errors"] = table.assign(model=["Llama-3 8B", "Llama-2 13B"])
     vars(other)["expected_error"] = corrected.expected_error
-    rows = own_runs_tables(other, corrected.best)[0]
-    assert [row[rows["head"].index("job")] for row in rows["rows"]] == ["as here", "Llama-2 13B on DGX H100"]
-    assert "job" not in own_runs_tables(corrected, corrected.best)[0]["head"]
+    labels = own_run_columns(other)["Your runs beside the model"]["strategy"]
+    assert [label.partition("TP2")[0] for label in labels] == ["", "Llama-2 13B on DGX H100: "]
 
 
 def test_the_first_verdicts_say_what_the_time_rests_on(both):

@@ -11,6 +11,7 @@ from railcore import catalog
 from railcore.catalog.colours import TIMES
 from railcore.catalog.units import convert, counted, hour, number, show, words, year
 from railcore.planner.answer import Answer
+from railcore.planner.own_run_columns import own_run_columns
 from railcore.planner.published import MISS, checks_table
 from railcore.planner.result import Plan
 from railcore.planner.shown_numbers import NUMBERS, interval, shown
@@ -18,7 +19,6 @@ from railcore.planner.spec import SIDE_NETWORKS
 from railcore.planner.uncertainty import Uncertainty
 from railcore.strategies.labels import strategy_label
 from railcore.training.machine import Machine
-from railcore.training.runs import run_strategy
 
 _SHOWN_SOURCES = 60
 _MOST_STAGES = 32  # of a pipeline, whose memory is listed
@@ -154,7 +154,8 @@ def _strategy(plan: Plan, best: Answer) -> Section:
     unscaled = "" if plan.case.measured_runs.empty else ", as modelled, without your runs"
     tables.append(_table(breakdown, f"Where the time goes: {best.name}{unscaled}"))
     tables += [_table(of_nic, "Share of a NIC that each kind of traffic gets")] if shares else []
-    tables += [*own_runs_tables(plan, best), _software(plan, best), _own_strategy(plan), _memory(plan)]
+    tables += [_table(columns, caption) for caption, columns in own_run_columns(plan).items()]
+    tables += [_software(plan, best), _own_strategy(plan), _memory(plan)]
     lead = f"An iteration takes {plan.expected_error.between(best.design.iteration_s, 's')}."  # type: ignore[union-attr]
     section = _section("strategy", "Strategy and time", lead, tables)
     return section | {
@@ -164,42 +165,6 @@ def _strategy(plan: Plan, best: Answer) -> Section:
             "rows": _bars(times, parts),
         }
     }
-
-
-def own_runs_tables(plan: Plan, best: Answer) -> list[Section]:
-    """The spec's own runs beside the model, and the best's iteration before and after them; none without such runs."""
-    runs, design = plan.case.own_errors, best.design
-    if runs.empty or design is None:
-        return []
-    job = (plan.case.model.name, plan.case.machine.platform)
-    jobs = zip(runs["model"], runs["platform"], strict=True)
-    of_job = [f"{model} on {platform}" if (model, platform) != job else "as here" for model, platform in jobs]
-    columns = {
-        "strategy": [strategy_label(run_strategy(run).columns(run.global_batch)) for run in runs.itertuples()],
-        "job": of_job,
-        "GPUs": _counts(runs["gpus"]),
-        "batch": _counts(runs["global_batch"]),
-        "measured": _quantities(runs["measured_iteration_s"], "s"),
-        "modelled": _quantities(runs["modelled_s"], "s"),
-        "measured over modelled": [
-            f"{number(ratio, 3)} times" for ratio in runs["measured_iteration_s"] / runs["modelled_s"]
-        ],
-    }
-    if set(of_job) == {"as here"}:
-        del columns["job"]
-    after, before, modelled_s = plan.expected_error, plan.case.published_error(design.gpus), design.iteration_s
-    answers = {
-        "iteration": [f"before your {'run' if len(runs) == 1 else 'runs'}", "after"],
-        "time": _quantities([modelled_s, modelled_s * after.middle], "s"),
-        "in nine of ten cases": [
-            interval("iteration_s", modelled_s * error.low, modelled_s * error.high) for error in (before, after)
-        ],
-    }
-    align = "ll" if "job" in columns else "l"
-    return [
-        _table(columns, "Your runs beside the model", align + "r" * (len(columns) - len(align))),
-        _table(answers, f"Your runs: before and after, on {best.name}"),
-    ]
 
 
 def _software(plan: Plan, best: Answer) -> Section:

@@ -143,7 +143,7 @@ def _model(row: Any, models: Mapping[str, Transformer] | None = None) -> Transfo
     )
 
 
-def run_strategy(row: Any) -> Strategy:
+def strategy_of_run(row: Any) -> Strategy:
     """The strategy of a run, with the columns of data/measured/iterations.csv as attributes."""
     degrees = (row.tp, row.cp, row.pp, row.dp, row.ep, row.interleave, row.microbatch)
     return Strategy(
@@ -186,7 +186,7 @@ def check_run(row: Any, models: Mapping[str, Transformer] | None = None) -> None
     """
     catalog_machine(row.platform, row.precision)
     _runtime(row)
-    run_strategy(row).check(_model(row, models), row.global_batch, row.gpus)
+    strategy_of_run(row).check(_model(row, models), row.global_batch, row.gpus)
 
 
 def joined_runs(*tables: pd.DataFrame) -> pd.DataFrame:
@@ -244,7 +244,7 @@ def predictions(
         machine = _machine_of(row, machines[row.platform, row.precision])
         software = replace(_runtime(row), **(runtime or {}))
         estimate = iteration_times(
-            _model(row, models), machine, run_strategy(row), software, global_batch=row.global_batch
+            _model(row, models), machine, strategy_of_run(row), software, global_batch=row.global_batch
         )
         memory, seconds = estimate.memory_bytes.item(), estimate.total_s.item()
         fits, limit = memory <= machine.memory_bytes, estimate.limits.item()
