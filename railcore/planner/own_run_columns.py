@@ -1,7 +1,5 @@
 """A spec's own runs as a plan shows them: beside the model, and what they change."""
 
-import math
-
 from railcore.catalog.units import number, show
 from railcore.planner.result import Plan
 from railcore.planner.shown_numbers import interval
@@ -12,8 +10,8 @@ from railcore.training.runs import strategy_of_run
 def own_run_columns(plan: Plan) -> dict[str, dict[str, list[str]]]:
     """Two tables by their captions, each as columns of texts; none without such runs.
 
-    The first has a row for each run: measured, modelled under its own strategy, and under the best for its job. The
-    second has the iteration time of the plan's best network from published runs alone, and with the own ones.
+    The first has a row for each run: measured, and modelled under its own strategy. The second has the iteration time
+    of the plan's best network from published runs alone, and with the own ones.
     """
     runs, best = plan.case.own_errors, plan.best
     if runs.empty or best is None or best.design is None:
@@ -22,17 +20,14 @@ def own_run_columns(plan: Plan) -> dict[str, dict[str, list[str]]]:
     for run in runs.itertuples():
         other = "" if (run.model, run.platform) == of_plan else f"{run.model} on {run.platform}: "
         labels.append(other + strategy_label(strategy_of_run(run).columns(run.global_batch)))
-    over_best = runs["measured_iteration_s"] / runs["best_s"]
+    ratios = runs["measured_iteration_s"] / runs["modelled_s"]
     beside = {
         "strategy": labels,
         "GPUs": [number(gpus, 9) for gpus in runs["gpus"]],
         "batch": [number(batch, 9) for batch in runs["global_batch"]],
         "measured": [show(seconds, "s", 4) for seconds in runs["measured_iteration_s"]],
         "modelled": [show(seconds, "s", 4) for seconds in runs["modelled_s"]],
-        "best strategy, modelled": [
-            "none" if math.isnan(best_s) else show(best_s, "s", 4) for best_s in runs["best_s"]
-        ],
-        "measured over best": ["" if math.isnan(ratio) else f"{number(ratio, 3)} times" for ratio in over_best],
+        "measured over modelled": [f"{number(ratio, 3)} times" for ratio in ratios],
     }
     modelled_s, after = best.design.iteration_s, plan.expected_error
     errors = (plan.case.published_error(best.design.gpus), after)
@@ -44,9 +39,3 @@ def own_run_columns(plan: Plan) -> dict[str, dict[str, list[str]]]:
         ],
     }
     return {"Your runs beside the model": beside, f"Your runs: before and after, on {best.name}": change}
-
-
-def own_run_notes(plan: Plan) -> list[str]:
-    """What is to be said of own runs that do not count."""
-    fewer = plan.expected_error.own < len(plan.case.measured_runs)
-    return ["Of several runs of yours of one job, the fastest counts."] if fewer else []

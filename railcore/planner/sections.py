@@ -168,9 +168,8 @@ def _strategy(plan: Plan, best: Answer) -> Section:
 
 
 def _software(plan: Plan, best: Answer) -> Section:
-    rows = plan.software.itertuples()
     columns = {
-        "software": [row.runtime for row in rows],
+        "software": plan.software["runtime"],
         "iteration": _quantities(plan.software["iteration_s"], "s"),
         "measured in nine of ten cases": [
             interval("iteration_s", low, high)
