@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore.training.error_spreads import Floats, KnownErrors, vote_quantiles
+from railcore.training.error_spreads import Floats, KnownErrors, vote_interval
 from railcore.training.prediction_error import ANSWERS, SOLVED_FROM, known_errors
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of runs that an interval should hold
@@ -92,9 +92,9 @@ def _answer_rows(known: KnownErrors, answer: str, left_out: Sequence[str]) -> It
 
 
 def _scores(known: KnownErrors) -> Floats:
-    """How many spreads each run is from its middle, with its place left out."""
+    """Spreads from the middle to each run, with its place left out."""
     middle, spread = known.left_out(pd.factorize(known.table["place"])[0])
-    return np.abs(known.logs - middle) / spread
+    return (known.logs - middle) / spread
 
 
 def _rows(
@@ -104,13 +104,13 @@ def _rows(
     places, kinds = pd.factorize(table["place"])[0], table["mixture"].to_numpy(object)
     ends = {method: np.full((2, len(table), len(SHARES)), np.nan) for method in METHODS}  # log of low, of high
     for rows, others, middle, spread in parts:
-        reach = spread[:, None] * vote_quantiles(scores[others], places[others], SHARES)
-        ends[OURS][:, rows] = middle[:, None] - reach, middle[:, None] + reach
+        spreads = vote_interval(scores[others], places[others], SHARES)
+        ends[OURS][:, rows] = middle[:, None] + spread[:, None] * spreads[:, None]
         for kind in pd.unique(kinds[rows]):
             alike, mine = others[kinds[others] == kind], rows[kinds[rows] == kind]
             if len(alike):
                 ends[POOLED][:, mine] = _pooled_ends(logs[alike])[:, None]
-                ends[VOTED][:, mine] = _voted_ends(logs[alike], places[alike])[:, None]
+                ends[VOTED][:, mine] = vote_interval(logs[alike], places[alike], SHARES)[:, None]
     predicted = np.concatenate([part.rows for part in parts])
     for kind, words in KINDS.items():
         of_kind = np.sort(predicted[kinds[predicted] == kind])
@@ -134,19 +134,8 @@ def _rows(
                 }
 
 
-def _sides() -> tuple[Floats, Floats]:
-    """Shares of runs below the lower and the upper end of each interval."""
-    return (1 - np.array(SHARES)) / 2, (1 + np.array(SHARES)) / 2
-
-
 def _pooled_ends(logs: Floats) -> Floats:
-    return np.array([np.quantile(logs, side) for side in _sides()])
-
-
-def _voted_ends(logs: Floats, places: np.ndarray) -> Floats:
-    """The vote of a place not seen counts on each side."""
-    upper = _sides()[1]
-    return np.array([-vote_quantiles(-logs, places, upper), vote_quantiles(logs, places, upper)])
+    return np.array([np.quantile(logs, (1 + side * np.array(SHARES)) / 2) for side in (-1, 1)])
 
 
 def coverage_as_text(table: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from railcore.training.error_spreads import Floats
+from railcore.training.error_spreads import Floats, far_variance
 from railcore.training.prediction_error import known_errors, scores
 from railcore.training.runs import YOURS
 
@@ -72,14 +72,15 @@ def with_own_runs(
     logs: Floats, middle: Floats, covariance: Floats, own: np.ndarray, others: np.ndarray
 ) -> tuple[Floats, Floats]:
     """Middle and spread of the errors of other runs, given those of own ones. own, others: places in the arrays."""
-    weights = np.linalg.solve(covariance[np.ix_(own, own)], covariance[np.ix_(own, others)])
+    known = covariance[np.ix_(own, own)] + np.diag(far_variance(logs[own]))
+    weights = np.linalg.solve(known, covariance[np.ix_(own, others)])
     variance = covariance[others, others] - np.einsum("ot,ot->t", weights, covariance[np.ix_(own, others)])
     return middle[others] + (logs[own] - middle[own]) @ weights, np.sqrt(variance)
 
 
 def _cases(page: str, runs: pd.DataFrame, logs: Floats, middle: Floats, covariance: Floats) -> Iterator[tuple]:
     """Rows of one page: one for each pair of runs, and one for each draw and number of own runs."""
-    every, times = np.arange(len(runs)), float(scores("strategy", _SHARE))
+    every, (below, above) = np.arange(len(runs)), scores("strategy", _SHARE)
     likeness, seen = _likeness(runs), runs["seen"].to_numpy(object)
     spread = np.sqrt(np.diag(covariance))
 
@@ -87,8 +88,11 @@ def _cases(page: str, runs: pd.DataFrame, logs: Floats, middle: Floats, covarian
         expected, left = with_own_runs(logs, middle, covariance, own, others)
         y, off_before, off = logs[others], logs[others] - middle[others], logs[others] - expected
         errors = np.abs(np.expm1(-y)), np.abs(np.expm1(-off))
-        widths = [np.expm1(2 * times * each) for each in (spread[others], left)]
-        within = np.abs(off_before) <= times * spread[others], np.abs(off) <= times * left
+        widths = [np.expm1((above - below) * each) for each in (spread[others], left)]
+        within = [
+            (below * each <= away) & (away <= above * each)
+            for away, each in ((off_before, spread[others]), (off, left))
+        ]
         for name, when, *row in zip(names, seen[others], *errors, *widths, *within, strict=True):
             yield page, name, len(own), when, *row
 

@@ -106,21 +106,25 @@ def _with_itself(table: pd.DataFrame) -> Floats:
     return parts
 
 
+def far_variance(logs: Floats) -> Floats:
+    """What adds to the variance of runs that are farther off than LARGEST_LOG: the square of the rest."""
+    return np.square(np.maximum(np.abs(logs) - LARGEST_LOG, 0.0)) + _JITTER
+
+
 class KnownErrors:
     """Errors of runs, from which those of other answers are expected.
 
         m = c' K^-1 y,   s^2 = k - c' K^-1 c
 
     with y the errors of n runs, K their covariance (n, n), c that of an answer with them, and k the answer's variance.
-    A run that is farther off than LARGEST_LOG tells less: the square of the rest adds to its variance.
+    A run that is farther off than LARGEST_LOG tells less (`far_variance`).
 
     table: runs, with the columns of `shared`. logs: y. spreads: how alike runs are.
     """
 
     def __init__(self, table: pd.DataFrame, logs: ArrayLike, spreads: ErrorSpreads) -> None:
         self.table, self.logs, self.spreads = table, np.asarray(logs, float), spreads
-        self._rest = np.square(np.maximum(np.abs(self.logs) - LARGEST_LOG, 0.0)) + _JITTER
-        known = np.tensordot(np.square(spreads), _with_itself(table), 1) + np.diag(self._rest)
+        known = np.tensordot(np.square(spreads), _with_itself(table), 1) + np.diag(far_variance(self.logs))
         self._inverse = np.linalg.inv(known)
         self._weights = self._inverse @ self.logs
 
@@ -134,7 +138,7 @@ class KnownErrors:
     def without(self, rows: np.ndarray) -> tuple[Floats, Floats]:
         """Middle and covariance of the errors of some runs, from all other runs. rows: their numbers in the table."""
         inside = np.linalg.inv(self._inverse[np.ix_(rows, rows)])
-        return self.logs[rows] - inside @ self._weights[rows], inside - np.diag(self._rest[rows])
+        return self.logs[rows] - inside @ self._weights[rows], inside - np.diag(far_variance(self.logs[rows]))
 
     def left_out(self, places: ArrayLike) -> tuple[Floats, Floats]:
         """Middle and spread of each run's error without the runs of its place. places: of each run."""
@@ -159,6 +163,14 @@ def vote_quantiles(values: ArrayLike, places: ArrayLike, shares: ArrayLike) -> F
     below = np.cumsum(votes[order])
     reached = np.searchsorted(below, np.asarray(shares) * (below[-1] + 1) * (1 - 1e-12))
     return numbers[order][np.minimum(reached, len(numbers) - 1)]
+
+
+def vote_interval(values: ArrayLike, places: ArrayLike, shares: ArrayLike) -> Floats:
+    """Lower and upper ends, shape (2, shares), between which these shares of the votes lie, as much left out below as
+    above. The vote of a place not seen counts on each side (`vote_quantiles`).
+    """
+    upper = (1 + np.asarray(shares)) / 2
+    return np.array([-vote_quantiles(-np.asarray(values), places, upper), vote_quantiles(values, places, upper)])
 
 
 def solved_spreads(table: pd.DataFrame, logs: ArrayLike) -> ErrorSpreads:

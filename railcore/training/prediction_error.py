@@ -16,7 +16,7 @@ from railcore.catalog import files
 from railcore.catalog.arguments import Count, checked
 from railcore.catalog.checks import one_of
 from railcore.catalog.units import counted, number, show
-from railcore.training.error_spreads import ErrorSpreads, Floats, KnownErrors, vote_quantiles, with_places
+from railcore.training.error_spreads import ErrorSpreads, Floats, KnownErrors, vote_interval, with_places
 from railcore.training.machine import Machine, as_machine
 from railcore.training.runs import EVIDENCE, YOURS, predictions, published_table
 from railcore.training.runtime import Runtime
@@ -103,8 +103,8 @@ class ExpectedError(NamedTuple):
         """Random factors, measured over modelled; of `count` equal parts of the probability each gives one."""
         random = np.random.default_rng([seed, 62])
         share = (random.permutation(count) + random.random(count)) / count
-        side = np.abs(2 * share - 1)
-        return np.exp(self.log_middle + np.sign(share - 0.5) * scores(self.answer, side) * self.log_spread)
+        below, above = scores(self.answer, np.abs(2 * share - 1))
+        return np.exp(self.log_middle + np.where(share < 0.5, below, above) * self.log_spread)
 
     def __str__(self) -> str:
         most = f"between {number(self.low, 3)} and {number(self.high, 3)} times the modelled in nine of ten cases"
@@ -176,12 +176,15 @@ def _published(answer: str) -> KnownErrors:
 def _score_table(answer: str) -> tuple[Floats, Floats]:
     known = _published(answer)
     middle, spread = known.left_out(known.table["place"])
-    return np.abs(known.logs - middle) / spread, known.table["place"].to_numpy()
+    return (known.logs - middle) / spread, known.table["place"].to_numpy()
 
 
 def scores(answer: str, shares: Any) -> Floats:
-    """Multiples of the spread that hold these shares of runs of a place that is left out (`vote_quantiles`)."""
-    return vote_quantiles(*_score_table(answer), shares)
+    """Spreads from the middle to the lower and the upper end of intervals, shape (2, shares).
+
+    They hold these shares of published runs whose place is left out (`vote_interval`).
+    """
+    return vote_interval(*_score_table(answer), shares)
 
 
 def model_kind(model: Transformer) -> str:
@@ -203,7 +206,7 @@ def expected_error(
     The errors log(measured / modelled) of all runs are known, and how alike two are by what they share: place, GPU,
     precision, software, model, kind of model. From them follow the middle and the spread of this one's error
     (`error_spreads.KnownErrors`). The interval is as many spreads wide as it takes to hold 50 or 90% of published runs
-    whose place is left out, each place counting once (`vote_quantiles`). What has no runs widens it: a GPU, a model, a
+    whose place is left out, each place counting once (`vote_interval`). What has no runs widens it: a GPU, a model, a
     precision, software, or many more GPUs than runs at one place had.
 
     Parameters
@@ -244,8 +247,8 @@ def expected_error(
     job |= {"model": name, "gpus": int(gpus), "flag": "", "place": f"{YOURS}, {machine.platform}"}
     known = known_errors(answer, own)
     middle, spread = (float(values[0]) for values in known.expected(pd.DataFrame([job])))
-    half, most = scores(answer, (0.5, 0.9))
-    low, lower, centre, upper, high = np.exp(middle + spread * np.array([-most, -half, 0.0, half, most])).tolist()
+    (lower, low), (upper, high) = scores(answer, (0.5, 0.9))
+    low, lower, centre, upper, high = np.exp(middle + spread * np.array([low, lower, 0.0, upper, high])).tolist()
     table = _published(answer).table
     of_kind = table[table["mixture"] == kind]
     like = of_kind[(of_kind["gpu"] == gpu) & (of_kind["precision"] == machine.precision)]
