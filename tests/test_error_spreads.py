@@ -255,6 +255,8 @@ def test_simple_votes():
     assert vote_quantiles([5.0], ["a"], [0.1, 0.5, 0.9]).tolist() == [5, 5, 5]
     halves = vote_quantiles([1.0, 2.0, 3.0, 4.0], ["a", "a", "b", "b"], [1 / 6, 0.17, 1 / 3, 0.5, 2 / 3, 0.9])
     assert halves.tolist() == [1, 2, 2, 3, 4, 4]
+    tenths = vote_quantiles(np.arange(12.0), ["a"] * 10 + ["b", "c"], [0.25])  # which add up to a little less than 1
+    assert tenths.tolist() == [9]
 
 
 groups = st.lists(st.lists(st.floats(0, 9), min_size=1, max_size=5), min_size=1, max_size=6)
