@@ -71,7 +71,21 @@ def _order(likeness: pd.Series) -> pd.Series:
 def with_own_runs(
     logs: Floats, middle: Floats, covariance: Floats, own: np.ndarray, others: np.ndarray
 ) -> tuple[Floats, Floats]:
-    """Middle and spread of the errors of other runs, given those of own ones. own, others: places in the arrays."""
+    """Middle and spread of the errors of other runs, given those of own ones.
+
+    Parameters
+    ----------
+    logs
+        Errors of all runs.
+    middle, covariance
+        What is expected of them from published runs of other places.
+    own, others
+        Their numbers in these arrays.
+
+    Returns
+    -------
+    Two arrays.
+    """
     known = covariance[np.ix_(own, own)] + np.diag(far_variance(logs[own]))
     weights = np.linalg.solve(known, covariance[np.ix_(own, others)])
     variance = covariance[others, others] - np.einsum("ot,ot->t", weights, covariance[np.ix_(own, others)])

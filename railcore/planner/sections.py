@@ -11,11 +11,11 @@ from railcore import catalog
 from railcore.catalog.colours import TIMES
 from railcore.catalog.units import convert, counted, hour, number, show, words, year
 from railcore.planner.answer import Answer
-from railcore.planner.own_run_columns import own_run_columns
 from railcore.planner.published import MISS, checks_table
 from railcore.planner.result import Plan
 from railcore.planner.shown_numbers import NUMBERS, interval, shown
 from railcore.planner.spec import SIDE_NETWORKS
+from railcore.planner.time_columns import own_run_columns, software_columns
 from railcore.planner.uncertainty import Uncertainty
 from railcore.strategies.labels import strategy_label
 from railcore.training.machine import Machine
@@ -155,7 +155,8 @@ def _strategy(plan: Plan, best: Answer) -> Section:
     tables.append(_table(breakdown, f"Where the time goes: {best.name}{unscaled}"))
     tables += [_table(of_nic, "Share of a NIC that each kind of traffic gets")] if shares else []
     tables += [_table(columns, caption) for caption, columns in own_run_columns(plan).items()]
-    tables += [_software(plan, best), _own_strategy(plan), _memory(plan)]
+    tables.append(_table(software_columns(plan), f"The strategy of {best.name} under each software", "lrrrl"))
+    tables += [_own_strategy(plan), _memory(plan)]
     lead = f"An iteration takes {plan.expected_error.between(best.design.iteration_s, 's')}."  # type: ignore[union-attr]
     section = _section("strategy", "Strategy and time", lead, tables)
     return section | {
@@ -165,23 +166,6 @@ def _strategy(plan: Plan, best: Answer) -> Section:
             "rows": _bars(times, parts),
         }
     }
-
-
-def _software(plan: Plan, best: Answer) -> Section:
-    columns = {
-        "software": plan.software["runtime"],
-        "iteration": _quantities(plan.software["iteration_s"], "s"),
-        "measured in nine of ten cases": [
-            interval("iteration_s", low, high)
-            for low, high in zip(plan.software["low_s"], plan.software["high_s"], strict=True)
-        ],
-        f"runs held against on {plan.case.machine.gpu}": [
-            f"{runs}, up to {largest:,} GPUs" if runs else "none"
-            for runs, largest in zip(plan.software["runs"], plan.software["largest"], strict=True)
-        ],
-        "limit": ["it fits" if limit == "feasible" else limit for limit in plan.software["limit"]],
-    }
-    return _table(columns, f"The strategy of {best.name} under each software", "lrrrl")
 
 
 def _bars(times: pd.DataFrame, parts: Sequence[str]) -> list[Section]:

@@ -1,4 +1,4 @@
-"""A spec's own runs as a plan shows them: beside the model, and what they change."""
+"""Columns of a plan's tables on time: own runs beside the model and what they change, and times by software."""
 
 from railcore.catalog.units import number, show
 from railcore.planner.result import Plan
@@ -39,3 +39,20 @@ def own_run_columns(plan: Plan) -> dict[str, dict[str, list[str]]]:
         ],
     }
     return {"Your runs beside the model": beside, f"Your runs: before and after, on {best.name}": change}
+
+
+def software_columns(plan: Plan) -> dict[str, list[str]]:
+    """The best strategy under each software, and the runs that each was held against, as columns of texts."""
+    table = plan.software
+    return {
+        "software": list(table["runtime"]),
+        "iteration": [show(seconds, "s", 4) for seconds in table["iteration_s"]],
+        "measured in nine of ten cases": [
+            interval("iteration_s", low, high) for low, high in zip(table["low_s"], table["high_s"], strict=True)
+        ],
+        f"runs held against on {plan.case.machine.gpu}": [
+            f"{runs}, up to {largest:,} GPUs" if runs else "none"
+            for runs, largest in zip(table["runs"], table["largest"], strict=True)
+        ],
+        "limit": ["it fits" if limit == "feasible" else limit for limit in table["limit"]],
+    }
