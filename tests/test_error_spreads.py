@@ -9,21 +9,24 @@ from hypothesis import strategies as st
 from railcore.training import error_spreads as module
 from railcore.training.error_spreads import (
     FEW_GPUS,
+    LARGEST_LOG,
     ErrorSpreads,
     KnownErrors,
     covariance,
+    far_variance,
     own_shares,
     shared,
     solved_spreads,
+    vote_interval,
     vote_quantiles,
     with_places,
 )
 from railcore.training.runs import published_table
 
-COLUMNS = ["mixture", "runtime", "gpu", "precision", "place", "model", "gpus"]
-RUN = dict(zip(COLUMNS, ("dense", "nemo", "H100", "bf16", "mine, H100", "8B", 64), strict=True))
-OTHER = dict(zip(COLUMNS, ("experts", "torch", "B200", "fp8", "yours, B200", "70B", 128), strict=True))
-SPREADS = ErrorSpreads(0.2, 0.09, 0.06, 0.04, 0.08, 0.05, 0.02, 0.01, 0.05, 0.1)
+COLUMNS = ["mixture", "runtime", "gpu", "precision", "place", "model", "gpus", "flag"]
+RUN = dict(zip(COLUMNS, ("dense", "nemo", "H100", "bf16", "mine, H100", "8B", 64, ""), strict=True))
+OTHER = dict(zip(COLUMNS, ("experts", "torch", "B200", "fp8", "yours, B200", "70B", 128, "how many GPUs"), strict=True))
+SPREADS = ErrorSpreads(0.2, 0.09, 0.06, 0.04, 0.08, 0.05, 0.02, 0.01, 0.05, 0.1, 0.07)
 NONE = dict.fromkeys(ErrorSpreads._fields, 0.0)
 
 
@@ -34,8 +37,9 @@ def table(*rows):
 @st.composite
 def tables(draw, most=8):
     """Runs that share some of their names."""
-    names = {name: st.sampled_from([RUN[name], OTHER[name]]) for name in COLUMNS[:-1]}
-    rows = draw(st.lists(st.fixed_dictionaries(names | {"gpus": st.sampled_from([8, 64, 512, 4096])}), max_size=most))
+    names = {name: st.sampled_from([RUN[name], OTHER[name]]) for name in COLUMNS}
+    names["gpus"] = st.sampled_from([8, 64, 512, 4096])
+    rows = draw(st.lists(st.fixed_dictionaries(names), max_size=most))
     return table(*rows, RUN)
 
 
@@ -51,7 +55,7 @@ def whole_covariance(runs, answers, known):
     for i, one in enumerate(everything):
         for j, other in enumerate(everything):
             same = {name: one[name] == other[name] for name in COLUMNS}
-            both = np.log2(one["gpus"] / FEW_GPUS) * np.log2(other["gpus"] / FEW_GPUS)
+            both = np.prod([max(np.log2(run["gpus"] / FEW_GPUS), 0) for run in (one, other)])
             shares = {
                 "kind": same["mixture"],
                 "software": same["runtime"],
@@ -63,6 +67,7 @@ def whole_covariance(runs, answers, known):
                 "growth": same["place"] * both,
                 "run": i == j,
                 "mixture": i == j and one["mixture"] == "experts",
+                "flagged": i == j and one["flag"] != "",
             }
             matrix[i, j] = sum(getattr(known, name) ** 2 * share for name, share in shares.items())
     return matrix
@@ -116,7 +121,7 @@ def test_each_part_is_shared_by_what_its_name_says():
     for column, parts in lost.items():
         found = shared(one, table(RUN | doublings | {column: OTHER[column]}))[:, 0, 0]
         zeros = {name for name, share in zip(ErrorSpreads._fields, found, strict=True) if share == 0}
-        assert zeros == parts | {"run", "mixture"}, column
+        assert zeros == parts | {"run", "mixture", "flagged"}, column
 
 
 @settings(max_examples=12, deadline=None)
@@ -134,7 +139,7 @@ def test_runs_left_out_are_expected_as_without_them(runs, known, seed):
         else:
             alone = 0.0, np.sqrt(np.square(known) @ own_shares(runs.iloc[rows]))
         assert middle[rows] == pytest.approx(alone[0], abs=1e-6)
-        assert spread[rows] ** 2 - module._JITTER == pytest.approx(alone[1] ** 2, rel=1e-5)
+        assert spread[rows] == pytest.approx(alone[1], rel=1e-5)
         assert found.without(rows)[1] == pytest.approx(found.without(rows)[1].T)
 
 
@@ -156,16 +161,16 @@ def test_more_runs_like_it_narrow_to_what_no_run_tells():
 
 @pytest.mark.parametrize("run", [RUN, OTHER])
 def test_an_answer_that_shares_nothing_is_as_before_any_run(run):
-    """Of GPUs a place alone knows how they grow; runs of mixtures spread more."""
+    """Of GPUs a place alone knows how they grow; runs of mixtures spread more, and those with a flag."""
     answer = table(OTHER if run is RUN else RUN)
     middle, spread = KnownErrors(table(run, run), [0.3, 0.2], SPREADS).expected(answer)
-    numbers = SPREADS._asdict() | ({} if answer["mixture"][0] == "experts" else {"mixture": 0})
+    numbers = SPREADS._asdict() | ({} if answer["mixture"][0] == "experts" else {"mixture": 0, "flagged": 0})
     numbers["growth"] *= np.log2(answer["gpus"][0] / FEW_GPUS)
     assert middle[0] == 0 and spread[0] == pytest.approx(np.linalg.norm(list(numbers.values())))
 
 
 def test_a_run_that_is_known_exactly_pins_what_is_like_it():
-    exact = SPREADS._replace(run=0.0, mixture=0.0)
+    exact = SPREADS._replace(run=0.0, mixture=0.0, flagged=0.0)
     for one in (RUN, OTHER):
         middle, spread = KnownErrors(table(one), [0.2], exact).expected(table(one))
         assert middle[0] == pytest.approx(0.2, rel=1e-4) and spread[0] < 2e-3
@@ -185,6 +190,45 @@ def test_the_spread_grows_with_doublings_beyond_the_runs():
     assert far[1][0] ** 2 - alone[1][0] ** 2 == pytest.approx((9 * 0.05) ** 2, abs=5e-4)
 
 
+def test_below_few_gpus_the_spread_does_not_grow():
+    known = KnownErrors(table(RUN), [0.1], SPREADS._replace(growth=0.05))
+    for place in ("mine, H100", "another"):
+        middle, spread = known.expected(table(*(RUN | {"gpus": gpus, "place": place} for gpus in (1, 8, FEW_GPUS, 96))))
+        assert middle[:3].tolist() == [middle[2]] * 3 and spread[:3].tolist() == [spread[2]] * 3
+        assert spread[3] > spread[2]
+
+
+def test_a_run_with_a_flag_says_less():
+    """Its extra variance is its own: an answer like it has none."""
+    answer = table(RUN)
+    clean, flagged, none = (
+        KnownErrors(table(RUN | {"flag": flag}), [0.2], spreads).expected(answer)
+        for flag, spreads in (("", SPREADS), ("batch?", SPREADS), ("batch?", SPREADS._replace(flagged=0.0)))
+    )
+    assert flagged[0] < clean[0] and flagged[1] > clean[1]
+    assert none[0] == pytest.approx(clean[0]) and none[1] == pytest.approx(clean[1])
+    alone = np.square(SPREADS) @ own_shares(table(RUN, RUN | {"flag": "batch?"}))
+    assert alone[1] - alone[0] == pytest.approx(SPREADS.flagged**2)
+
+
+def test_a_run_far_off_says_less_than_one_near():
+    """Its extra variance is the square of what is beyond the largest error that counts whole."""
+    logs = np.array([0.0, LARGEST_LOG, -LARGEST_LOG, LARGEST_LOG + 0.3, -LARGEST_LOG - 0.3])
+    assert far_variance(logs) - module._JITTER == pytest.approx([0, 0, 0, 0.09, 0.09])
+
+    def found(log):
+        middle, spread = KnownErrors(table(RUN), [log], SPREADS).expected(table(RUN))
+        return middle[0], spread[0]
+
+    near, edge, far = found(0.1), found(LARGEST_LOG), found(3.0)
+    assert near[1] == pytest.approx(edge[1]) and far[1] > edge[1]
+    assert 0 < far[0] < edge[0]
+    two = KnownErrors(table(RUN, RUN), [0.1, 3.0], SPREADS)
+    alone = KnownErrors(table(RUN), [0.1], SPREADS).expected(table(RUN))
+    middle, inside = two.without(np.array([1]))  # of the run itself, as it would be without its own size
+    assert (middle[0], np.sqrt(inside[0, 0])) == (pytest.approx(alone[0][0]), pytest.approx(alone[1][0]))
+
+
 def test_places_are_whose_runs_on_which_platform():
     runs = published_table().head(40)
     theirs, ours = (with_places(runs.assign(**change)) for change in ({}, {"use": "yours"}))
@@ -196,15 +240,15 @@ def test_places_are_whose_runs_on_which_platform():
 # Spreads from runs
 
 
-def simulated(known, seed=0):
-    """Runs at ten places, and their errors."""
+def simulated(known, seed=0, places=10):
+    """Runs at places, and their errors."""
     rng = np.random.default_rng(seed)
     rows = [
         {"mixture": "experts" if place % 3 == 0 else "dense", "runtime": f"r{place % 4}", "gpu": f"g{place % 5}"}
-        | {"precision": f"p{run % 2}", "place": f"place {place}", "model": f"m{rng.integers(6)}"}
-        | {"gpus": int(2 ** rng.integers(3, 13))}
-        for place in range(10)
-        for run in range(7)
+        | {"precision": f"p{run % 2}", "place": f"place {place}", "model": f"m{rng.integers(3)}"}
+        | {"gpus": int(2 ** rng.integers(3, 13)), "flag": "" if rng.random() < 0.7 else "batch?"}
+        for place in range(places)
+        for run in range(10)
     ]
     runs = table(*rows)
     return runs, rng.multivariate_normal(np.zeros(len(runs)), whole(runs, known))
@@ -215,16 +259,17 @@ def whole(runs, known):
 
 
 def test_spreads_of_simulated_runs_are_found_again():
-    one = ErrorSpreads(**NONE | {"place": 0.1, "run": 0.03, "mixture": 0.04, "growth": 0.02})
-    found = solved_spreads(*simulated(one))
+    one = ErrorSpreads(**NONE | {"place": 0.1, "run": 0.03, "mixture": 0.04, "growth": 0.02, "flagged": 0.06})
+    found = solved_spreads(*simulated(one, 1, 30))
     assert found.run == pytest.approx(0.03, rel=0.25) and found.mixture == pytest.approx(0.04, rel=0.5)
     assert found.place == pytest.approx(0.1, rel=0.5) and found.growth == pytest.approx(0.02, rel=0.5)
+    assert found.flagged == pytest.approx(0.06, rel=0.3)
     assert all(spread == round(spread, 3) and 0.001 <= spread <= 1 for spread in found)
 
 
 def test_no_other_spreads_are_likelier():
     runs, y = simulated(SPREADS._replace(kind=0.05), 1)
-    y = np.clip(y, -module._LARGEST_LOG, module._LARGEST_LOG)
+    y = np.clip(y, -LARGEST_LOG, LARGEST_LOG)
 
     def unlikeliness(known):
         K = whole(runs, known) + module._JITTER * np.eye(len(y))
@@ -257,6 +302,19 @@ def test_simple_votes():
     assert halves.tolist() == [1, 2, 2, 3, 4, 4]
     tenths = vote_quantiles(np.arange(12.0), ["a"] * 10 + ["b", "c"], [0.25])  # which add up to a little less than 1
     assert tenths.tolist() == [9]
+
+
+def test_intervals_leave_out_as_much_below_as_above():
+    """The upper end is the votes' quantile, and the lower one that of the values with the sign turned."""
+    values, places = [-3.0, 1.0, 5.0, 2.0], ["a", "a", "b", "c"]
+    ends = vote_interval(values, places, [0.2, 0.5, 0.9])
+    turned = vote_interval([-value for value in values], places, [0.2, 0.5, 0.9])
+    assert ends.shape == (2, 3) and (ends == -turned[::-1]).all()
+    assert ends[1].tolist() == vote_quantiles(values, places, [0.6, 0.75, 0.95]).tolist()
+    assert (ends[0] <= ends[1]).all() and (np.diff(ends[0]) <= 0).all() and (np.diff(ends[1]) >= 0).all()
+    assert ends[:, -1].tolist() == [-3, 5]
+    many = np.append(np.zeros(38), [-1.0, 9.0])
+    assert vote_interval(many, np.arange(40), [0.9, 0.99]).T.tolist() == [[0, 0], [-1, 9]]
 
 
 groups = st.lists(st.lists(st.floats(0, 9), min_size=1, max_size=5), min_size=1, max_size=6)

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 from railcore.training import prediction_error
-from railcore.training.error_spreads import ErrorSpreads, KnownErrors, covariance, own_shares, vote_quantiles
+from railcore.training.error_spreads import ErrorSpreads, KnownErrors, covariance, own_shares, vote_interval
 from suite import __main__ as suite_command
 from suite import interval_coverage, own_run_gain
 from suite.charts import intervals
 
-SPREADS = ErrorSpreads(0.03, 0.05, 0.05, 0.02, 0.08, 0.05, 0.05, 0.01, 0.06, 0.02)
+SPREADS = ErrorSpreads(0.03, 0.05, 0.05, 0.02, 0.08, 0.05, 0.05, 0.01, 0.06, 0.02, 0.03)
 KINDS = ("dense", "experts", "adapters")
 PLACES, EACH = 60, 6
 
@@ -31,6 +31,7 @@ def drawn(places=PLACES, each=EACH, seed=1):
             "place": np.char.add("place ", at.astype(str)),
             "model": np.char.add("model ", (2 * (at % 5) + i // 2 % 2).astype(str)),
             "gpus": 64 * 2 ** (i % 3),
+            "flag": np.where(at % 11 == 5, "batch?", ""),
             "source": np.char.add("page ", at.astype(str)),
             "seen": np.where(at // 3 % 2, "looked at", "kept aside"),
             "use": "check",
@@ -46,8 +47,8 @@ def of_runs(monkeypatch, known):
     for module in (interval_coverage, own_run_gain):
         monkeypatch.setattr(module, "known_errors", lambda *_: known)
     middle, spread = known.left_out(known.table["place"])
-    votes = np.abs(known.logs - middle) / spread, known.table["place"]
-    monkeypatch.setattr(own_run_gain, "scores", lambda _, share: vote_quantiles(*votes, share))
+    votes = (known.logs - middle) / spread, known.table["place"]
+    monkeypatch.setattr(own_run_gain, "scores", lambda _, share: vote_interval(*votes, share))
 
 
 def coverage_of(monkeypatch, known, **more):
@@ -62,7 +63,8 @@ def ours(table, seen=interval_coverage.ALL):
 def test_drawn_runs_are_held_as_often_as_stated_whatever_is_left_out(monkeypatch):
     table = coverage_of(monkeypatch, drawn())
     off = ours(table).groupby(["left_out", "share"])["held"].mean().reset_index()
-    assert set(off["left_out"]) == {"place", "GPU", "software"} and (off["held"] - off["share"]).abs().max() < 0.08
+    assert set(off["left_out"]) == {"place", "GPU", "software"}
+    assert (off["held"] - off["share"]).between(-0.03, 0.1).all()  # a place not seen has a vote on each side
     aside = ours(table, interval_coverage.ASIDE).groupby("share")["held"].mean()
     assert (aside - aside.index).abs().max() < 0.1
 
@@ -92,13 +94,14 @@ def test_a_place_is_predicted_without_its_own_runs(monkeypatch):
     others = KnownErrors(table[~mine], known.logs[~mine], SPREADS)
     middle, spread = others.expected(table[mine])
     scores_at, scores_spread = known.left_out(table["place"])
-    scores = (np.abs(known.logs - scores_at) / scores_spread)[~mine]
-    times = vote_quantiles(scores, table["place"][~mine], [0.5, 0.9])
-    widths = np.median(np.expm1(2 * np.outer(times, spread)), axis=1)
+    scores = ((known.logs - scores_at) / scores_spread)[~mine]
+    below, above = vote_interval(scores, table["place"][~mine], [0.5, 0.9])
+    widths = np.median(np.expm1(np.outer(above - below, spread)), axis=1)
     found = ours(coverage_of(monkeypatch, known, left_out=["place"]))
     found = found[found["kind"] == interval_coverage.KINDS["adapters"]].set_index("share").loc[[0.5, 0.9]]
     assert found["width"].tolist() == pytest.approx(widths, rel=1e-4)
-    held = (np.abs(known.logs[mine] - middle) <= np.outer(times, spread)).mean(axis=1)
+    off = known.logs[mine] - middle
+    held = ((np.outer(below, spread) <= off) & (off <= np.outer(above, spread))).mean(axis=1)
     assert found["held"].tolist() == pytest.approx(held)
     # Without other runs of the kind the plain rules say nothing.
     plain = interval_coverage.interval_coverage(["strategy"], ["place"])
@@ -175,7 +178,17 @@ def test_without_own_runs_nothing_changes_and_without_noise_one_run_says_all():
     none = own_run_gain.with_own_runs(y, middle, inside, np.array([], int), np.arange(3))
     assert none[0].tolist() == [0, 0, 0] and none[1] == pytest.approx([0.2, 0.2, 0.3])
     one = own_run_gain.with_own_runs(y, middle, inside, np.array([0]), np.array([1, 2]))
-    assert one[0] == pytest.approx([0.3, 0]) and one[1] == pytest.approx([0, 0.3], abs=1e-5)
+    assert one[0] == pytest.approx([0.3, 0], abs=1e-4) and one[1] == pytest.approx([0, 0.3], abs=2e-3)
+
+
+def test_an_own_run_that_is_far_off_says_little():
+    inside = np.array([[0.04, 0.03], [0.03, 0.04]])
+    near, far = (
+        own_run_gain.with_own_runs(np.array([log, 0.0]), np.zeros(2), inside, np.array([0]), np.array([1]))
+        for log in (0.4, 4.0)
+    )
+    assert 0 < far[0][0] < near[0][0] == pytest.approx(0.3, rel=1e-3)
+    assert near[1][0] < far[1][0] == pytest.approx(0.2, rel=1e-2)
 
 
 def test_own_runs_gain_most_where_most_is_shared(monkeypatch):
@@ -183,7 +196,7 @@ def test_own_runs_gain_most_where_most_is_shared(monkeypatch):
     gains = own_run_gain.own_run_gains()
     table = own_run_gain.gain_summary(gains.assign(seen="drawn")).set_index(["likeness", "own_runs"])
     same, precision, model = (table.loc[(name, 1)] for name in own_run_gain.LIKENESS)
-    assert same["after"] < precision["after"] < model["after"] < model["before"]
+    assert same["after"] < min(precision["after"], model["after"]) and model["after"] < model["before"]
     assert same["width_after"] < precision["width_after"] < model["width_after"] < model["width_before"]
     several = table.loc[own_run_gain.ANY]
     assert several.index.tolist() == list(own_run_gain.NUMBERS)
@@ -207,7 +220,7 @@ def test_own_runs_bring_published_ones_nearer_and_intervals_narrower_that_still_
         several = gains.xs((own_run_gain.ANY, seen), level=("likeness", "seen"))
         assert several["after"].iloc[-1] < several["after"].iloc[1] < several["before"].iloc[1]
     assert (gains["width_after"] <= gains["width_before"] * (1 + 1e-9)).all()
-    assert gains["within_after"].between(0.85, 1).all()
+    assert gains["within_after"].between(0.8, 1).all() and gains.xs(own_run_gain.ANY)["within_after"].min() > 0.85
 
 
 def test_a_page_is_one_source_on_one_platform():

@@ -100,12 +100,15 @@ def test_a_job_stands_still_where_more_hosts_are_out_than_spares():
     assert hosts == pytest.approx((whole()["parts_down"] * whole()["gpus_out"]).iloc[:-1].sum() / 8)
 
 
-def test_stops_that_were_measured_scale_all_parts():
+def test_stops_that_were_measured_say_how_often_a_job_stops_and_nothing_of_repairs():
     usual, rate = whole(), whole().iloc[-1]["events_per_year"] / 512 / year
     assert whole(stop_rate=rate)["lost"].to_numpy() == pytest.approx(usual["lost"].to_numpy())
     twice = whole(stop_rate=2 * rate)
-    for name in ("events_per_year", "parts_down"):
-        assert twice[name].to_numpy() == pytest.approx(2 * usual[name].to_numpy())
+    stops = usual["stops"].to_numpy(bool)
+    assert twice["events_per_year"].to_numpy() == pytest.approx(
+        np.where(stops, 2, 1) * usual["events_per_year"].to_numpy()
+    )
+    assert twice["parts_down"].to_numpy() == pytest.approx(usual["parts_down"].to_numpy())
     assert twice.iloc[-1]["tokens_share"] < usual.iloc[-1]["tokens_share"]
 
 

@@ -89,7 +89,7 @@ def test_cells_of_objects_say_all_of_them(strategy, changes, name):
     cells = {"platform": "DGX H100", "precision": "bf16", "global_batch": "64", "measured_iteration_s": "1"}
     cells |= run_cells.strategy_cells(strategy) | run_cells.runtime_cells(runtime) | run_cells.model_cells(model)
     (run,) = run_file.checked_runs([("here", cells)]).itertuples()
-    assert (runs._strategy(run), runs._runtime(run), runs._model(run)) == (strategy, runtime, model)
+    assert (runs.strategy_of_run(run), runs._runtime(run), runs._model(run)) == (strategy, runtime, model)
 
 
 def test_tokens_a_second_are_the_same_as_seconds():

@@ -323,7 +323,7 @@ def test_a_system_file_without_measured_shapes_is_refused(operators, message):
     [
         (None, "does not exist"),
         (b"\xff\xfe", "is no text in UTF-8"),
-        (b'{"a": 1}', "is neither a log"),
+        (b'{"a": 1}', "is no CSV of the script"),
         (b"gpu,setup,date,kind,n\n", "has no rows"),
         (b"gpu,setup,date,kind,n,forward_s\nH100,,,copy,4,fast\n", "line 2, forward_s: 'fast' is no number above 0"),
         (b"gpu,setup,date,kind,n,forward_s\nH100,,,copy,4,-1\n", "line 2, forward_s: '-1' is no number above 0"),

@@ -44,7 +44,8 @@ def test_exit_status_says_whether_limits_are_met(write, capsys):
     assert main(["plan", write()]) == 0
     out, err = capsys.readouterr()
     assert re.match(
-        r"Our <first> cluster\nRail-optimized trains Llama-3 8B in 16\.15 days \([\d.]+ to [\d.]+ days", out
+        r"Our <first> cluster\nRail-optimized trains Llama-3 8B in 16\.15 days \(between [\d.]+ and [\d.]+ days in ",
+        out,
     )
     assert " for 24.65 k USD" in out and "published run" in out
     assert "rail-optimized *" in out and "Best strategy: DP64" in out and err == ""

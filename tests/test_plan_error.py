@@ -1,7 +1,6 @@
 """A plan's own interval: modelled times with the error of measured runs, and what a user's own runs change."""
 
 import json
-import sys
 from dataclasses import replace
 from functools import cache
 
@@ -10,13 +9,13 @@ import pytest
 from test_plan import spec
 
 import railcore as rc
-from railcore.planner import case as case_module
 from railcore.planner.case import case_of
 from railcore.planner.planning import plan
-from railcore.planner.report import document, error_text, headline, terminal_text
+from railcore.planner.report import document, error_texts, headline, terminal_text
 from railcore.planner.shown_numbers import interval
 from railcore.planner.spec_reading import read_spec
 from railcore.planner.uncertainty import NO_DIFFERENCE, Situation, flips
+from railcore.training.error_spreads import LARGEST_LOG
 from railcore.training.iteration import iteration_times
 from railcore.training.prediction_error import expected_error
 
@@ -76,7 +75,7 @@ def test_candidates_have_the_ends_of_an_iteration(made):
 def test_a_candidate_that_is_not_there_has_no_interval():
     found = plan(spec("DGX H100", 64, candidates=["rail-only"], job={"search": {"tensor": 3}}))
     assert found.best is None and "iteration_low_s" not in found.candidates
-    assert document(found, False)["error"] is None and error_text(found) == ""
+    assert document(found, False)["error"] is None and error_texts(found) == []
     assert found.software.empty
 
 
@@ -85,11 +84,11 @@ def test_the_days_of_the_headline_are_those_of_the_draws():
         low, high = found.days_interval
         assert (low, high) == found.uncertainty.interval(found.best.name, "days")
         error, days = found.expected_error, found.best.numbers["days"]
-        over = found.best.numbers["iteration_s"] / found.best.design.iteration_s
+        over, words = found.case.time_scale(512), interval("days", low, high).replace(" to ", " and ")
         assert [low, high] == pytest.approx([days * end / over for end in (error.low, error.high)], rel=0.05)
         for draws in (False, True):
-            assert interval("days", low, high) in headline(found, draws)
-        assert interval("days", low, high) in terminal_text(found)
+            assert f"(between {words} in nine of ten cases)" in headline(found, draws)
+        assert f"between {words}" in terminal_text(found)
 
 
 def test_all_candidates_share_the_draws_of_the_error():
@@ -97,8 +96,10 @@ def test_all_candidates_share_the_draws_of_the_error():
     days = {name: found.uncertainty.samples[name]["days"] for name in ("rail-optimized", "Clos, leaves 2:1")}
     logs = [np.log(each) for each in days.values()]
     assert np.corrcoef(*logs)[0, 1] > 0.95 and np.std(logs[0] - logs[1]) < 0.3 * np.std(logs[0])
-    seconds = found.situation.best_times(found.best.name, found.expected_error, 200, 1)
-    assert seconds == pytest.approx(found.best.design.iteration_s * found.expected_error.draws(200, 1))
+    factors = found.expected_error.draws(200, 1)
+    seconds = found.situation.scaled_times(found.best.name, factors)
+    assert seconds == pytest.approx(found.best.design.iteration_s * factors)
+    assert set(found.situation.time_scales().values()) == {1.0}
 
 
 def test_the_errors_numbers_are_in_the_document_and_are_json():
@@ -106,13 +107,14 @@ def test_the_errors_numbers_are_in_the_document_and_are_json():
         numbers = document(found, False)["error"]
         assert json.loads(json.dumps(numbers)) == numbers
         modelled, error = found.best.design.iteration_s, found.expected_error
-        assert numbers["iteration_modelled_s"] == modelled and numbers["text"] == error_text(found)
+        assert numbers["iteration_modelled_s"] == modelled and numbers["text"] == error_texts(found)
         for end in ENDS:
             assert numbers[f"iteration_{end}_s"] == pytest.approx(modelled * getattr(error, end))
         for name in ("runs", "largest", "places", "own", "pairs", "order"):
             assert numbers[name] == getattr(error, name)
-        assert error.evidence in numbers["text"] and error.nearest["software"] in numbers["text"]
-        assert document(found, False)["verdicts"][0]["text"] == numbers["text"]
+        assert error.evidence in numbers["text"][0] and error.nearest["software"] in numbers["text"][1]
+        assert numbers["group"] == error.group and numbers["missing"] == list(error.missing)
+        assert [each["text"] for each in document(found, False)["verdicts"][:2]] == numbers["text"]
 
 
 def test_software_is_the_best_strategy_under_each_runtime():
@@ -135,11 +137,22 @@ def test_software_is_the_best_strategy_under_each_runtime():
 # Own runs
 
 
+def test_own_runs_scale_the_times_under_each_software():
+    found = with_runs()
+    for row in found.software.itertuples():
+        estimate = iteration_times(found.case.model, found.best.design.machine, found.best.design.strategy, row.runtime)
+        error, modelled_s = found.case.expected_error(found.best.design.gpus, row.runtime), estimate.total_s.item()
+        assert error.own == 1
+        ends = [modelled_s * end for end in (error.low, error.middle, error.high)]
+        assert [row.low_s, row.iteration_s, row.high_s] == pytest.approx(ends), row.runtime
+
+
 def test_own_runs_scale_every_candidate_alike():
     before, after = usual(), with_runs()
     scale = after.case.time_scale(512)
     assert after.expected_error.own == 1 and scale == pytest.approx(after.expected_error.middle)
-    assert before.expected_error.middle < scale < 1.3
+    published = expected_error(after.case.model, after.case.machine, 512, after.case.runtime, "strategy")
+    assert published.middle < scale < 1.4 and before.case.time_scale(512) == 1
     assert [answer.name for answer in after.possible] == [answer.name for answer in before.possible]
     for answer in after.possible:
         old = before.answer(answer.name)
@@ -158,8 +171,8 @@ def test_own_runs_narrow_the_interval_and_are_said():
     assert ratio[1] < ratio[0] and after.case.published_error(512)[:8] == before.expected_error[:8]
     days = [found.days_interval[1] / found.days_interval[0] for found in (before, after)]
     assert days[1] < days[0]
-    text = error_text(after)
-    assert "yours" in text and "Before your runs" in text and "Before your runs" not in error_text(before)
+    (text, _), (alone, _) = error_texts(after), error_texts(before)
+    assert "of yours" in text and "Before your runs" in text and "Before your runs" not in alone
 
 
 def test_own_runs_leave_modelled_times_and_scale_the_own_mapping():
@@ -171,41 +184,56 @@ def test_own_runs_leave_modelled_times_and_scale_the_own_mapping():
         assert new.iteration_s == pytest.approx(old.iteration_s * after.case.time_scale(64))
 
 
-def test_two_own_runs_of_one_job_count_as_their_best():
+def test_two_own_runs_of_one_job_both_count():
     slow, fast = run_of(1.5), run_of(1.3)
-    both = case_of(read_spec(spec("DGX H100", 512, job=JOB, measured=[slow, fast])))
-    alone = with_runs().case
-    assert both.expected_error(512).middle == pytest.approx(alone.expected_error(512).middle)
-    assert both.expected_error(512, "strategy").own == 2 and len(both.own_errors) == 2
+    both, one = (
+        case_of(read_spec(spec("DGX H100", 512, job=JOB, measured=runs))) for runs in ([slow, fast], [fast, fast])
+    )
     assert both.own_errors["measured_iteration_s"].tolist() == pytest.approx([slow["seconds"], fast["seconds"]])
+    assert both.expected_error(512).own == one.expected_error(512).own == 2
+    alone = with_runs().expected_error
+    assert both.expected_error(512).middle > one.expected_error(512).middle >= alone.middle
+    assert one.expected_error(512).log_spread < alone.log_spread
 
 
-def test_own_runs_that_the_model_has_no_time_for_scale_nothing(monkeypatch):
-    """Nothing fits in memory for their job: then they are not counted."""
-    monkeypatch.setattr(case_module, "best_of_runs", lambda table, models: np.full(len(table), np.nan))
-    case = case_of(read_spec(spec("DGX H100", 512, job=JOB, measured=[run_of(1.3)])))
-    assert case.expected_error(512).own == 0 and case.time_scale(512) == 1
+def test_own_runs_are_held_against_their_own_strategy():
+    (run,) = with_runs(1.0, 256).case.own_errors.to_dict("records")
+    case = usual().case
+    strategy = rc.Strategy(**{"micro_batch": 1, **run_of(1.0)["strategy"]})
+    times = iteration_times(case.model, case.machine, strategy, case.runtime, global_batch=256)
+    assert run["modelled_s"] == pytest.approx(times.total_s.item())
+    assert run["measured_iteration_s"] == pytest.approx(run_of(1.0, batch=256)["seconds"])
+    assert run["place"] == "yours, DGX H100" and "best_s" not in run
+    assert with_runs().expected_error.answer == "strategy" and usual().expected_error.answer == "best"
+    assert with_runs().case.published_error(512).answer == "best"
 
 
-def test_the_best_of_runs_is_that_of_a_search():
-    case = with_runs(1.0, 256).case
-    (best,) = case.own_errors["best_s"]
-    found = rc.search(case.model, "DGX H100", 64, 256, runtime=case.runtime, top=1)
-    assert best == pytest.approx(found.best["total_s"].iloc[0])
-    assert case.own_errors["modelled_s"].item() >= best * (1 - 1e-9)
-    assert case.own_errors["measured_iteration_s"].item() == pytest.approx(best)
-    assert case.own_errors["place"].tolist() == ["yours, DGX H100"]
+def test_a_bad_mapping_measured_as_modelled_says_that_the_model_is_right():
+    """Its ratio is 1, however much slower it is than the best strategy: times hardly change, and get surer."""
+    slow = {"tensor": 8, "pipeline": 4, "data": 2}
+    batch, machine = 128, usual().case.machine
+    times = iteration_times("Llama-3 8B", machine, rc.Strategy(**{"micro_batch": 1, **slow}), global_batch=batch)
+    seconds = times.total_s.item()
+    assert seconds > 1.3 * run_of(1.0)["seconds"]
+    run = {"seconds": seconds, "strategy": slow, "batch": batch}
+    case = case_of(read_spec(spec("DGX H100", 512, job=JOB, measured=[run])))
+    ratio = case.own_errors["measured_iteration_s"] / case.own_errors["modelled_s"]
+    assert ratio.tolist() == pytest.approx([1.0]) and case.run_warnings == ()
+    assert case.time_scale(512) == pytest.approx(1, abs=0.1)
+    published = expected_error(case.model, case.machine, 512, case.runtime, "strategy")
+    assert abs(case.expected_error(512).log_middle) <= abs(published.log_middle) + 1e-9
+    assert case.expected_error(512).log_spread < published.log_spread
 
 
-def test_own_runs_of_one_job_are_searched_once(monkeypatch):
-    module = sys.modules["railcore.strategies.best_of_runs"]
-    searched, search = [], module.search
-    monkeypatch.setattr(module, "search", lambda *terms, **options: searched.append(terms) or search(*terms, **options))
-    runs = case_of(read_spec(spec("DGX H100", 512, job=JOB, measured=[run_of(1), run_of(2), run_of(1, batch=256)])))
-    times = module.best_of_runs(runs.measured_runs, runs.run_models)
-    assert len(searched) == 2 and times[0] == times[1] and times[2] > 1.5 * times[0]
-    too_large = runs.measured_runs.head(1).assign(architecture="Llama-3 405B", gpus=8, tp=2, dp=4, layers=126)
-    assert np.isnan(module.best_of_runs(too_large)).all()
+def test_a_run_that_is_far_off_is_told_and_counts_for_little():
+    cases = [case_of(read_spec(spec("DGX H100", 512, job=JOB, measured=[run_of(factor)]))) for factor in (1.2, 2, 4)]
+    for case, far in zip(cases, (False, True, True), strict=True):
+        logs = np.log(case.own_errors["measured_iteration_s"] / case.own_errors["modelled_s"])
+        assert (np.abs(logs) > LARGEST_LOG).tolist() == [far] and len(case.run_warnings) == far
+    (warning,) = cases[-1].run_warnings
+    assert warning.startswith("Run 1 of yours takes ")
+    assert warning in terminal_text(replace(with_runs(), case=cases[-1]))
+    assert cases[-1].time_scale(512) < cases[1].time_scale(512)
 
 
 # No difference

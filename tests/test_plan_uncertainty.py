@@ -334,7 +334,10 @@ def test_support_of_a_platform_and_a_model():
     table = support("DGX H100", "Llama-3 8B").set_index("what")
     assert support("dgx-h100", "llama 3 8b").set_index("what").equals(table)
     for words, answer in (("the best strategy", "best"), ("a given strategy", "strategy")):
-        row, error = table.loc[f"measured over modelled time of {words}"], expected_error(*LLAMA, answer=answer)
+        row, error = (
+            table.loc[f"measured over modelled time of {words} on 8 GPUs"],
+            expected_error(*LLAMA, answer=answer),
+        )
         assert row["evidence"] == str(error) and row["grade"] == "measured" and error.runs > 50
     assert table.loc["published runs of dense models on DGX H100", "grade"] == "measured"
     assert table.loc["price of DGX H100", "grade"] == "assumed"
@@ -343,9 +346,9 @@ def test_support_of_a_platform_and_a_model():
     sheets = sum(row.kind == "datasheet" for row in rows)
     assert table.loc["platform DGX H100", "evidence"].startswith(f"{sheets} datasheet, ")
     mixture = support("GB200 NVL72", "DeepSeek-V3", "fp8").set_index("what")
-    assert "mixtures" in mixture.loc["measured over modelled time of the best strategy", "evidence"]
+    assert "mixtures" in mixture.loc["measured over modelled time of the best strategy on 72 GPUs", "evidence"]
     unseen = support("HGX H20", "Llama-3 8B").set_index("what")
-    assert unseen.loc["measured over modelled time of the best strategy", "grade"] == "none"
-    assert "no published run" in unseen.loc["measured over modelled time of a given strategy", "evidence"]
+    assert unseen.loc["measured over modelled time of the best strategy on 8 GPUs", "grade"] == "none"
+    assert "no published run" in unseen.loc["measured over modelled time of a given strategy on 8 GPUs", "evidence"]
     assert mixture.loc["tokens of DeepSeek-V3", "evidence"] == "1.48e+13"
     assert set(mixture["grade"]) <= {*GRADES, "none"}

@@ -229,7 +229,7 @@ def _error(plan: Plan) -> dict[str, Any] | None:
         times |= {f"published_{name}_s": modelled_s * getattr(before, name) for name in ends}
     counts = {name: getattr(error, name) for name in ("runs", "largest", "places", "own", "pairs")}
     counts |= {"order": error.order if error.pairs else None}
-    nearest = {name: error.nearest[name] for name in _OF_NEAREST}
+    nearest = error.nearest[_OF_NEAREST].to_dict()  # in Python's numbers
     told = {"group": error.group, "missing": list(error.missing), "nearest": nearest, "text": error_texts(plan)}
     return {"iteration_modelled_s": modelled_s} | times | counts | told
 
