@@ -37,7 +37,7 @@ _FAR = 2.0  # times as many GPUs as the largest run like it has, from which a st
 class ExpectedError(NamedTuple):
     """What measured times are expected to be, over the modelled one.
 
-    low, lower, middle, upper, high: 5, 25, 50, 75 and 95% of measured / modelled.
+    low, lower, upper, high: 5, 25, 75 and 95% of measured / modelled. middle: where its error is expected, near 50%.
     runs, largest: runs like it (this kind of model, GPU and precision), and GPUs of the largest; 0 without any.
     places: whose they are on which platform, how many.
     nearest: the published run nearest to it, a row of `published_errors`.
