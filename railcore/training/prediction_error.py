@@ -29,7 +29,7 @@ _KINDS = {"dense": "dense models", "experts": "mixtures of experts", "adapters":
 # What makes runs of one place a job, whose best time is the one that an answer of the best strategy is held against.
 _JOB = ["place", "mixture", "model", "layers", "hidden", "seq_len", "experts", "precision", "gpus", "global_batch"]
 _JOB += ["lora_rank", "frozen_bytes", "nic_gbps"]
-_DIGITS = 9
+_DIGITS = 9  # that are kept: processes differ in the last bits of an inverse
 _SAME = 1e-9  # relative difference of two modelled times up to which they are of one strategy
 _FAR = 2.0  # times as many GPUs as the largest run like it has, from which a statement says so
 
@@ -185,7 +185,7 @@ def scores(answer: str, shares: Any) -> Floats:
 
     They hold these shares of published runs whose place is left out (`vote_interval`).
     """
-    return vote_interval(*_score_table(answer), shares)
+    return vote_interval(*_score_table(answer), shares).round(_DIGITS)
 
 
 def model_kind(model: Transformer) -> str:
@@ -247,7 +247,6 @@ def expected_error(
     job: dict[str, Any] = {"mixture": kind, "runtime": software, "gpu": gpu, "precision": machine.precision}
     job |= {"model": name, "gpus": int(gpus), "flag": "", "place": f"{YOURS}, {machine.platform}"}
     known = known_errors(answer, own)
-    # Rounded: processes differ in the last bits of an inverse.
     middle, spread = (round(float(values[0]), _DIGITS) for values in known.expected(pd.DataFrame([job])))
     (lower, low), (upper, high) = scores(answer, (0.5, 0.9))
     low, lower, centre, upper, high = np.exp(middle + spread * np.array([low, lower, 0.0, upper, high])).tolist()
