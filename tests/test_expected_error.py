@@ -182,12 +182,11 @@ def test_bad_arguments_are_refused():
 # A user's own runs
 
 
-@BOTH
-def test_own_runs_move_the_middle_toward_theirs_and_narrow_it(answer):
-    before = usual(gpus=512, answer=answer)
+def test_own_runs_move_the_middle_toward_theirs_and_narrow_it():
+    before = usual(gpus=512, answer="strategy")
     middles, widths = [before.middle], [before.log_spread]
     for count in (1, 12):
-        error = expected_error("Llama-3 70B", "DGX H100", 512, answer=answer, own=own_runs(1.3, count))
+        error = expected_error("Llama-3 70B", "DGX H100", 512, own=own_runs(1.3, count))
         assert error.own == count and f"{count} run" in error.evidence and "of yours" in error.evidence
         assert (error.runs, error.largest) == (before.runs, before.largest)  # published ones
         middles.append(error.middle)
@@ -195,15 +194,18 @@ def test_own_runs_move_the_middle_toward_theirs_and_narrow_it(answer):
     toward = np.abs(np.log(middles) - np.log(1.3))
     assert (np.diff(toward) < 0).all() and (np.diff(widths) < 0).all()
     assert toward[-1] < 0.35 * toward[0]
-    assert expected_error("Llama-3 70B", "DGX H100", 512, answer=answer, own=own_runs(0.9)).middle < before.middle
+    assert expected_error("Llama-3 70B", "DGX H100", 512, own=own_runs(0.9)).middle < before.middle
+    with pytest.raises(ValueError, match="leave it out"):
+        expected_error("Llama-3 70B", "DGX H100", 512, answer="best", own=own_runs(1.3))
 
 
 def test_own_runs_say_little_of_another_gpu():
     here = expected_error("Llama-3 70B", "DGX H100", 1024, own=own_runs(1.4, 5))
     there = expected_error("Llama-3 70B", "DGX B200", 1024, own=own_runs(1.4, 5))
-    moved = [np.log(new.middle / old.middle) for new, old in ((here, usual()), (there, usual(platform="DGX B200")))]
+    before = [usual(platform=platform, answer="strategy") for platform in ("DGX H100", "DGX B200")]
+    moved = [np.log(new.middle / old.middle) for new, old in zip((here, there), before, strict=True)]
     assert 0 < moved[1] < 0.5 * moved[0]
-    assert there.log_spread < usual(platform="DGX B200").log_spread
+    assert there.log_spread < before[1].log_spread
 
 
 def test_every_own_run_counts_against_its_own_strategy():

@@ -89,12 +89,8 @@ class Case:
         return own_errors(self.measured_runs, self.run_models)
 
     def expected_error(self, gpus: int, runtime: Runtime | str | None = None) -> ExpectedError:
-        """Expected error of iteration times on so many GPUs.
-
-        Own runs tell of given strategies, as the best one is for who has timed others: then the answer is of one.
-        """
-        answer = "best" if self.measured_runs.empty else "strategy"
-        return expected_error(self.model, self.machine, gpus, runtime or self.runtime, answer, self.own_errors)
+        """Expected error of iteration times on so many GPUs, from published and own runs."""
+        return expected_error(self.model, self.machine, gpus, runtime or self.runtime, own=self.own_errors)
 
     def published_error(self, gpus: int) -> ExpectedError:
         """The same from published runs alone."""

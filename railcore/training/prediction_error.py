@@ -113,7 +113,6 @@ class ExpectedError(NamedTuple):
         return f"{most}, {half}; {self.evidence}"
 
 
-@cache
 def published_errors() -> pd.DataFrame:
     """Published runs with `gpu`, `place`, and stored times: modelled_s (own strategy; blank where none can be said)
     and best_s (of all strategies with the run's software). Columns otherwise as of `published_runs`.
@@ -199,7 +198,7 @@ def expected_error(
     machine: Machine | str,
     gpus: Count,
     runtime: Runtime | str | None = None,
-    answer: str = "best",
+    answer: str = "",
     own: pd.DataFrame | None = None,
 ) -> ExpectedError:
     """What a measured iteration time is expected to be, over the modelled one, from published and own runs.
@@ -221,9 +220,10 @@ def expected_error(
     runtime
         Training software: a `Runtime`, or its name in the catalog; None for the newest for the GPU.
     answer
-        "best" for the time of the best of all strategies, "strategy" for that of a given one.
+        "best" for the time of the best of all strategies, "strategy" for that of a given one. By default "best", and
+        "strategy" with own runs: these tell of given strategies, as the best one is for who has timed others.
     own
-        Runs of your own with the columns of `published_errors`; None for none.
+        Runs of your own, as `own_errors` gives them; None for none.
 
     Returns
     -------
@@ -232,7 +232,7 @@ def expected_error(
     Raises
     ------
     ValueError
-        For another answer; UnknownName for a model, a platform or a runtime.
+        For another answer, and for "best" beside own runs; UnknownName for a model, a platform or a runtime.
 
     Examples
     --------
@@ -241,7 +241,10 @@ def expected_error(
     >>> error.low < error.middle < error.high
     True
     """
-    model, machine = as_model(model), as_machine(machine)
+    model, machine, runs = as_model(model), as_machine(machine), own is not None and not own.empty
+    answer = answer or ("strategy" if runs else "best")
+    if runs and answer == "best":
+        raise ValueError("answer is 'best' beside own runs, which tell of given strategies: leave it out")
     kind, software = model_kind(model), as_runtime(runtime, machine).name
     gpu, name = machine.gpu or "a GPU without a name", model.name or "a model without a name"
     job: dict[str, Any] = {"mixture": kind, "runtime": software, "gpu": gpu, "precision": machine.precision}
