@@ -39,7 +39,7 @@ def test_every_recipe_is_a_table():
 
 
 # 4 to 10 s each; the smallest case of the first is the errors of all runs, as iteration_errors has them.
-SLOW = {"mechanism_effects", "plan_draws", "transport_runs"}
+SLOW = {"error_spreads", "mechanism_effects", "plan_draws", "transport_runs"}
 
 
 @pytest.mark.parametrize(
