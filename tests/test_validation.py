@@ -186,3 +186,9 @@ def test_the_price_of_odd_sides_is_that_of_the_pair_it_was_solved_from():
         pair.loc[14400, name] / pair.loc[13824, name] for name in ("measured_iteration_s", "modelled_s")
     )
     assert modelled == pytest.approx(measured, rel=0.005)
+
+
+def test_generations_are_read_from_names():
+    names = {"V100": "Volta", "A100": "Ampere", "H20": "Hopper", "GH200": "Hopper", "GB300": "Blackwell"}
+    assert {name: run_errors.gpu_generation(name) for name in names} == names
+    assert run_errors.gpu_generation("MI300X") == "CDNA" and run_errors.gpu_generation("TPU v5p") == "TPU v5p"

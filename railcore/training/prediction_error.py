@@ -1,8 +1,8 @@
 """The error of a modelled iteration time: an interval from published runs, and from a user's own.
 
 An answer is of a given strategy, or of the best of all. The first is held against runs with their own strategy, the
-second against the best published time of each job, beside our best for it. Intervals hold what a place not seen has
-measured, in nine of ten places or in half of them: `vote_quantiles` says how.
+second against the best published time of each job, beside our best for it. A user's own runs tell of given strategies.
+Intervals hold nine of ten runs, or half of them, of a place that is not seen: `vote_interval` says how.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,6 +29,7 @@ _KINDS = {"dense": "dense models", "experts": "mixtures of experts", "adapters":
 # What makes runs of one place a job, whose best time is the one that an answer of the best strategy is held against.
 _JOB = ["place", "mixture", "model", "layers", "hidden", "seq_len", "experts", "precision", "gpus", "global_batch"]
 _JOB += ["lora_rank", "frozen_bytes", "nic_gbps"]
+_STREAM = 62  # any number: random numbers apart from those of catalog rows
 _DIGITS = 9  # that are kept: processes differ in the last bits of an inverse
 _SAME = 1e-9  # relative difference of two modelled times up to which they are of one strategy
 _FAR = 2.0  # times as many GPUs as the largest run like it has, from which a statement says so
@@ -102,7 +103,7 @@ class ExpectedError(NamedTuple):
 
     def draws(self, count: int, seed: int) -> Floats:
         """Random factors, measured over modelled; of `count` equal parts of the probability each gives one."""
-        random = np.random.default_rng([seed, 62])
+        random = np.random.default_rng([seed, _STREAM])
         share = (random.permutation(count) + random.random(count)) / count
         below, above = scores(self.answer, np.abs(2 * share - 1))
         return np.exp(self.log_middle + np.where(share < 0.5, below, above) * self.log_spread)
