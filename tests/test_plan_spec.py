@@ -126,7 +126,7 @@ def test_only_platform_size_and_model_are_needed():
     found = read_spec({"cluster": {"platform": "DGX H100", "gpus": 8}, "job": {"model": "Llama-3 8B"}})
     given = {key: value for key, value, is_given in found.entries() if is_given}
     assert given == {"cluster.platform": "DGX H100", "cluster.gpus": 8, "job.model": "Llama-3 8B"}
-    assert {key for key, _, is_given in found.entries() if not is_given} >= {"network.candidates", "books.prices"}
+    assert {key for key, _, is_given in found.entries() if not is_given} >= {"network.candidates", "network.planes"}
     for left_out in ("cluster", "job"):
         kept = {name: part for name, part in spec().items() if name != left_out}
         assert faults(kept) == [f"{left_out} is missing: give it"]
@@ -604,6 +604,7 @@ EFFECTS = {  # a value of each key that changes what a plan says
     **{"job.precision": "fp8", "job.runtime": "megatron2022", "job.offload": "optimizer", "job.search": {"tensor": 4}},
     **{"job.mapping": {"tensor": 8, "data": 8}, "job.launch": LINE, "job.sequence_length": 4096, "job.lora_rank": 16},
     **{"network.candidates": ["rail-only"], "network.candidate": [OWN], "network.switch": "N9510-64D"},
+    "network.technology": "InfiniBand",
     **{"network.radix": 16, "network.oversubscriptions": [3.0], "network.planes": 1, "network.nic_ports": 4},
     **{"network.circuit_switch": "Polatis 6000N", "network.reconfiguration": "10 s"},
     **{"network.candidate.name": "x", "network.candidate.layout": "rail-optimized", "network.candidate.planes": 2},

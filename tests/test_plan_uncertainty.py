@@ -21,6 +21,7 @@ from railcore.training.prediction_error import expected_error
 QUICK = {"micro_batch": 1, "context": 1, "pipeline": 1, "placement": "tensor first"}
 TWO, NEAR = ["rail-optimized", "rail-only"], ["rail-only", "rail-only, 2 planes", "photonic rails"]
 FEW = {"draws": 200}
+STREET = {"prices": "street2025"}  # by which the best network is nearly another one
 LLAMA = "Llama-3 8B", "DGX H100", 8  # as many GPUs as an HB domain has
 SIZES = {"DGX H100": 512, "GB200 NVL72": 576}
 PRICES = {"port": "600 USD", "transceiver": "400 USD", "dac": "90 USD", "circuit_port": "300 USD", "rate": "400 Gbps"}
@@ -89,8 +90,8 @@ def with_row(item, value, asked, monkeypatch, folder):
 @pytest.mark.parametrize(
     ("key", "moved"),
     [
-        ("prices/street2025/port_price", "network_usd"),
-        ("powers/street2025/transceiver_power", "power_w"),
+        ("prices/ethernet2026/port_price", "network_usd"),
+        ("powers/ethernet2026/transceiver_power", "power_w"),
         ("platforms/GB200 NVL72/price", "purchase_usd"),
         ("platforms/GB200 NVL72/power", "power_w"),
         ("prices/energy/pue", "energy_J"),
@@ -192,8 +193,8 @@ def test_a_stored_table_stands_for_new_draws():
         ("operation", "years", 5, ("operation", "machine", "useful_life")),
         ("operation", "checkpoint", "5 s", ("failure_rates", "job", "checkpoint_time")),
         ("operation", "failures", "low", ("failure_rates", "switch", "failure_rate")),
-        ("books", "prices", PRICES, ("prices", "street2025", "port_price")),
-        ("books", "powers", POWERS, ("powers", "street2025", "transceiver_power")),
+        ("books", "prices", PRICES, ("prices", "ethernet2026", "port_price")),
+        ("books", "powers", POWERS, ("powers", "ethernet2026", "transceiver_power")),
     ],
 )
 def test_what_the_spec_gives_is_not_drawn_and_has_no_source(section, key, value, parameter):
@@ -221,7 +222,7 @@ def test_a_kept_strategy_that_fits_in_no_draw_is_told():
 @cache
 def close():
     """A plan whose best network is nearly another one."""
-    return plan(asked("GB200 NVL72", NEAR))
+    return plan(asked("GB200 NVL72", NEAR, books=STREET))
 
 
 def test_a_flip_makes_the_other_network_the_best_and_a_step_before_does_not(monkeypatch, tmp_path):
@@ -233,7 +234,8 @@ def test_a_flip_makes_the_other_network_the_best_and_a_step_before_does_not(monk
         step = int(np.argmin(np.abs(steps - row.at)))
         assert steps[step] == pytest.approx(row.at) and row.value == item.value and step > 0
         for name, value, first in (("at", row.at, row.best), ("before", steps[step - 1], best)):
-            found = with_row(item, float(value), asked("GB200 NVL72", NEAR), monkeypatch, tmp_path / f"{name}{place}")
+            given = asked("GB200 NVL72", NEAR, books=STREET)
+            found = with_row(item, float(value), given, monkeypatch, tmp_path / f"{name}{place}")
             by = found.answer(best).numbers["cost_usd"] / found.best.numbers["cost_usd"] - 1
             assert found.best.name == first or (name == "before" and by < NO_DIFFERENCE), (item.parameter, name)
             assert name == "before" or by >= NO_DIFFERENCE * 0.999
@@ -254,7 +256,9 @@ def test_flips_are_in_order_and_only_of_those_that_may_win():
 
 def test_within_limits_a_flip_is_what_makes_the_best_one_miss_them():
     watts = close().best.numbers["power_w"]
-    limited = plan(asked("GB200 NVL72", ["rail-only", "photonic rails"], limits={"power": f"{watts * 0.99} W"}))
+    limited = plan(
+        asked("GB200 NVL72", ["rail-only", "photonic rails"], books=STREET, limits={"power": f"{watts * 0.99} W"})
+    )
     assert limited.best.name == "photonic rails" and limited.met
     flips = {(row.name, row.parameter): row.best for row in limited.flips.itertuples(index=False) if row.at > row.value}
     assert flips["energy", "pue"] == flips["GB200 NVL72", "power"] == "none"  # both draw too much then

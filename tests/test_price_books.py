@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from railcore import catalog
+from railcore.catalog import files
 from railcore.network import cost, price_books
 from railcore.network.bill import bill_total
+from railcore.network.switches import TECHNOLOGIES
 from railcore.network.topology.rails import rail_only
 from suite.railonly2025 import table1
 
@@ -41,6 +45,27 @@ def own_catalog(tmp_path, monkeypatch):
         monkeypatch.setenv("RAILCORE_CATALOG", str(folder))
 
     return write
+
+
+@pytest.mark.parametrize("part", ["port", "transceiver"])
+@pytest.mark.parametrize(("technology", "book"), TECHNOLOGIES.items())
+def test_prices_of_plans_are_means_of_offers(technology, book, part):
+    """Each seller or document has one vote, the geometric mean of its offers; a price, the geometric mean of votes."""
+    offers = pd.read_csv(files.data("measured/link_prices.csv")).query("technology == @technology and part == @part")
+    each_usd = offers["price_usd"] / offers["units"]
+    votes = np.log(each_usd).groupby(offers["seller"]).mean()
+    row = catalog.item("prices", book).row(f"{part}_price")
+    assert row.value == round(np.exp(votes.mean())) and len(votes) > 1
+    assert (row.low, row.high) == (each_usd.min(), each_usd.max())
+    assert f"over {len(votes)} sellers" in row.source
+
+
+def test_powers_of_plans_leave_optics_to_the_transceivers():
+    """Ports and ends of a full switch draw what the makers print for it with optics, within a fifth."""
+    for book, ports, printed_W in (("ethernet2026", 128, 2080), ("infiniband2026", 64, 1720)):
+        powers = price_books.power_book(book)
+        assert ports * (powers.port + powers.transceiver) == pytest.approx(printed_W, rel=0.2)
+        assert powers.typical_port < powers.port
 
 
 def test_a_book_of_ones_own_without_powers_and_copper(own_catalog):

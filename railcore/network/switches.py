@@ -10,6 +10,8 @@ from railcore.catalog.arguments import Count, PositiveBandwidth, checked
 from railcore.catalog.tables import read_csv
 from railcore.catalog.units import Gbps, either, number
 
+TECHNOLOGIES = {"Ethernet": "ethernet2026", "InfiniBand": "infiniband2026"}  # of links, with the book of their parts
+
 
 @checked
 @dataclass(frozen=True)
@@ -54,6 +56,37 @@ def switch_model(name: str) -> SwitchModel:
     item = catalog.item("switches", name)
     slower = tuple((int(key[6:-1]) * Gbps, int(item[key])) for key in item if key.startswith("ports_"))
     return SwitchModel(name, int(item["ports"]), item["port_bandwidth"], slower)
+
+
+def switch_technology(name: str) -> str:
+    """ "Ethernet" or "InfiniBand": of a switch of the catalog; Ethernet where its rows say nothing."""
+    return str(catalog.item("switches", name).get("technology", "Ethernet"))
+
+
+def usual_switch(technology: str, rate_Bps: float) -> str:
+    """The switch of the catalog that links of a technology usually have.
+
+    That of the scale-out network in `usual_networks` where it has the technology, else the one whose ports are the
+    slowest that carry the rate.
+
+    technology: of TECHNOLOGIES. rate_Bps: of the links, one direction [bytes/s].
+    Raises ValueError for a rate that no switch of the technology carries.
+
+    Examples
+    --------
+    >>> from railcore.catalog.units import Gbps
+    >>> [usual_switch("InfiniBand", rate * Gbps) for rate in (400, 800)]
+    ['QM9700', 'Q3400-RA']
+    """
+    usual = usual_networks()["scale-out"]
+    if usual["technology"] == technology:
+        return usual["switch"]
+    ports = {name: catalog.item("switches", name)["port_bandwidth"] for name in catalog.names("switches")}
+    able = [name for name in ports if switch_technology(name) == technology and ports[name] > rate_Bps * (1 - 1e-9)]
+    if not able:
+        rate = f"{number(rate_Bps / Gbps)} Gbps"
+        raise ValueError(f"no {technology} switch of the catalog has ports of {rate}: give a switch, or slower links")
+    return min(able, key=ports.__getitem__)
 
 
 @cache

@@ -14,19 +14,12 @@ from railcore.catalog.units import counted, number, show, year
 from railcore.datacenter.operation import OperatingPrices
 from railcore.deploy.cluster import Cluster
 from railcore.deploy.cluster_cost import cluster_network_parts
-from railcore.network.price_books import (
-    DEFAULT_BOOK,
-    FARTHEST_RATE,
-    PriceBook,
-    book_of_links,
-    matching_books,
-    power_book,
-    rows_of_book,
-)
+from railcore.network.price_books import FARTHEST_RATE, PriceBook, rows_of_book
 from railcore.network.reliability import host_gpus
-from railcore.network.switches import switch_model, usual_networks
+from railcore.network.switches import TECHNOLOGIES
+from railcore.planner.links import link_books, link_switch, link_technology, side_books, switch_ports
 from railcore.planner.measured_runs import spec_runs
-from railcore.planner.spec import JobSpec, PowerSpec, PriceSpec, SiteSpec, Spec, batch_size
+from railcore.planner.spec import JobSpec, SiteSpec, Spec, batch_size
 from railcore.strategies.gpu_counts import gpu_counts, near_batches
 from railcore.strategies.splits import allowed_values
 from railcore.training.error_spreads import LARGEST_LOG
@@ -148,11 +141,39 @@ class Case:
         """Books of prices and powers, with draws of their rows."""
         return _drawn(self.prices, values), _drawn(self.powers, values)
 
+    @property
+    def technology(self) -> str:
+        """Of the scale-out links: "Ethernet" or "InfiniBand"."""
+        return link_technology(self.spec.network)
+
+    @property
+    def switch(self) -> str:
+        """Switch of the scale-out network, of the catalog; "" where the spec gives its ports alone."""
+        network = self.spec.network
+        return "" if network.radix and not network.switch else link_switch(network, self.machine.nic_Bps)
+
+    @property
+    def links_text(self) -> str:
+        """What the links are, what their parts cost, and that times do not tell Ethernet and InfiniBand apart."""
+        rows, costs = rows_of_book(self.prices), []
+        for part, what in (("port", "a switch port"), ("transceiver", "an end of an optical link")):
+            price, row, span = getattr(self.prices, part), rows.get(part), ""
+            if row is not None and row.low is not None and row.high is not None:
+                span = f" ({' to '.join(show(price * end / row.value, 'USD', 3) for end in (row.low, row.high))})"
+            costs.append(f"{what} {show(price, 'USD', 3)}{span}")
+        ports = f"{self.radix} ports of {show(self.machine.nic_Bps, 'bps')}"
+        other = next(technology for technology in TECHNOLOGIES if technology != self.technology)
+        return (
+            f"Links are {self.technology}, on {f'{self.switch}, ' if self.switch else 'switches of '}{ports}: "
+            f"{' and '.join(costs)}, by {self.prices.name}. Times are taken to be the same on {other}: "
+            "no public measurement of training was found that tells them apart."
+        )
+
     def radix_of_planes(self, planes: int) -> int:
         """Ports of a switch at a plane's share of the NIC, over planes. Raises ValueError for a rate that it lacks."""
         if self.spec.network.radix is not None:
             return self.radix
-        return _switch_ports(self.spec, self.machine.nic_Bps / planes) // planes
+        return switch_ports(self.spec.network, self.machine.nic_Bps, planes)
 
     @property
     def flops(self) -> float:
@@ -166,13 +187,12 @@ class Case:
     def side_networks(self, gpus: int) -> pd.DataFrame:
         """Parts and cost of the networks of cluster.include, of servers that share a NIC on each; none by default.
 
-        Management links have the catalog's own books.
+        Management links have books of their own, and Ethernet beside InfiniBand has Ethernet's.
         """
         if gpus not in self._sides:
             host = min(host_gpus(self.rack.name), self.rack_gpus)
             cluster = Cluster(nodes=math.ceil(gpus / host), gpus_per_node=int(host))
-            books = {"management": matching_books("management2025")}
-            self._sides[gpus] = cluster_network_parts(cluster, self.prices, self.powers, books=books)
+            self._sides[gpus] = cluster_network_parts(cluster, self.prices, self.powers, books=side_books(self.spec))
         table = self._sides[gpus]
         return table[table["network"].isin(self.spec.cluster.include)]
 
@@ -262,9 +282,10 @@ def case_of(spec: Spec) -> Case:
     if tokens is None:
         raise ValueError(f"job.tokens is missing, and the catalog has none of {model.name}: give it, such as 15e12")
     with _Blamed("network"):
-        radix = spec.network.radix or _switch_ports(spec, machine.nic_Bps)
+        link_technology(spec.network)
+        radix = spec.network.radix or switch_ports(spec.network, machine.nic_Bps)
     with _Blamed("books"):
-        prices, powers = _books(spec, machine.nic_Bps)
+        prices, powers = link_books(spec, machine.nic_Bps)
         for book in (prices, powers):
             if book.source_Bps and not 1 / FARTHEST_RATE <= machine.nic_Bps / book.source_Bps <= FARTHEST_RATE:
                 rates = [show(rate, "bps") for rate in (book.source_Bps, machine.nic_Bps)]
@@ -433,39 +454,6 @@ def _own_mapping(spec: Spec, rack_gpus: int, batch: float | int) -> tuple[Strate
             sequences = batch if isinstance(batch, int) else max(round(batch / step), 1) * step
         strategy.microbatches(sequences)
     return strategy, int(sequences)
-
-
-def _switch_ports(spec: Spec, rate_Bps: float) -> int:
-    """Ports of the spec's switch at a rate."""
-    switch = switch_model(spec.network.switch or usual_networks()["scale-out"]["switch"])
-    return switch.ports * switch.ports_of_interface(rate_Bps)
-
-
-def _books(spec: Spec, nic_Bps: float) -> tuple[PriceBook, PriceBook]:
-    """Books for links of the NIC's rate. What the spec's own leave out is the default book's."""
-    prices, powers = spec.books.prices, spec.books.powers
-    names = [book if isinstance(book, str) else None for book in (prices, powers)]
-    of_price, of_power = matching_books(names[0] or DEFAULT_BOOK, names[1], nic_Bps)
-    if isinstance(prices, PriceSpec):
-        of_price = _own_book("prices", "USD", prices, of_price.name, nic_Bps)
-        if powers is None:
-            of_power = book_of_links("powers", power_book(DEFAULT_BOOK), nic_Bps)
-    if isinstance(powers, PowerSpec):
-        of_power = _own_book("powers", "W", powers, of_power.name, nic_Bps)
-    return of_price, of_power
-
-
-def _own_book(family: str, unit: str, spec: PriceSpec | PowerSpec, default: str, nic_Bps: float) -> PriceBook:
-    """A book with the spec's numbers. default: name of the book of what they leave out."""
-    book = PriceBook(
-        **{name: getattr(spec, name) for name in ("port", "transceiver", "dac", "circuit_port")},
-        copper_name=default if spec.dac is None else "",
-        circuit_name=default if spec.circuit_port is None else "",
-        name=f"{spec.name} (of the spec)",
-        rate_Bps=spec.rate,
-        unit=unit,
-    )
-    return book_of_links(family, book, nic_Bps)
 
 
 def _batch(spec: Spec, model: Transformer, row: catalog.Item | None) -> float | int:

@@ -46,10 +46,10 @@ def sections(plan: Plan, draws: bool) -> list[Section]:
 def boundary(plan: Plan) -> str:
     """What is counted and what is not."""
     included = plan.spec.cluster.include
-    counted = ["servers with their NICs", "switches", "optics and cables at both ends"]
+    counted = ["servers with their NICs", "switches", "optics at both ends"]
     counted += [f"the {name} network" for name in included]
     left_out = [f"the {name} network" for name in SIDE_NETWORKS if name not in included]
-    left_out += ["storage machines", "buildings", "people"]
+    left_out += ["fibre", "storage machines", "buildings", "people"]
     return f"Counted: {', '.join(counted)}. Not counted: {', '.join(left_out)}."
 
 
@@ -312,7 +312,7 @@ def _parts(plan: Plan) -> Section:
             "facility power": _quantities(thumb["power_w"], "W"),
         }
         tables.append(_table(columns, "What a rule of thumb would buy, and the sum of parts"))
-    notes = [answer.why_same for answer in plan.answers if answer.also]
+    notes = [plan.case.links_text, *(answer.why_same for answer in plan.answers if answer.also)]
     notes += [f"{capital(answer.name)} is not there: {answer.note}." for answer in plan.answers if answer.note]
     return _section("parts", "Parts and prices", boundary(plan), tables, notes)
 
@@ -383,12 +383,15 @@ def _assumptions(plan: Plan) -> Section:
         "job.batch": f"{number(case.batch, 6)} sequences",
         "operation.electricity": _electricity(plan),
         "job.runtime": case.runtime.name,
+        "network.technology": case.technology,
+        **({"network.switch": case.switch} if case.switch else {}),
         "network.radix": f"{case.radix} ports of {show(case.machine.nic_Bps, 'bps')}",
         "cluster.hb_domain_size": f"{case.machine.hb_domain_size} GPUs",
         "books": f"{case.prices.label(rate=True)}; powers {case.powers.label(rate=True)}",
     }
     of_line = case.spec.job.launch is not None and case.own_strategy is not None and case.own_strategy[1] == case.batch
     said = {"job.batch": "of the launch line"} if of_line else {}
+    said["network.technology"] = "of the switch" if case.spec.network.switch else "default"
     rows += [[key, value, said.get(key, "of the catalog")] for key, value in resolved.items() if key not in of_spec]
     table = {"caption": "Your spec and its defaults", "head": ["key", "value", "from"], "align": "lll", "rows": rows}
     return _section("assumptions", "Assumptions and boundary", boundary(plan), [table], plan.warnings)

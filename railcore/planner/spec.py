@@ -24,7 +24,8 @@ from railcore.catalog import readings, units
 from railcore.catalog.arguments import MOST_USD_PER_J
 from railcore.catalog.own_file import own_file_rows
 from railcore.catalog.readings import quantity
-from railcore.network.price_books import DEFAULT_BOOK, book_names
+from railcore.network.price_books import book_names
+from railcore.network.switches import TECHNOLOGIES
 from railcore.training.machine import PRECISIONS
 from railcore.training.runtime import OFFLOADS
 from railcore.training.transformer import LORA_TARGETS
@@ -311,7 +312,10 @@ class NetworkSpec(SpecSection):
         "all", description='or names of them, such as ["rail-only", "Clos"]'
     )
     candidate: list[CandidateSpec] = Field([], description="networks of your own beside them: [[network.candidate]]")
-    switch: Switch | None = Field(None, description="of the catalog; by default the usual one")
+    technology: Literal[*TECHNOLOGIES] | None = Field(
+        None, description=f"of the links: {' or '.join(TECHNOLOGIES)}; by default the switch's, else Ethernet"
+    )
+    switch: Switch | None = Field(None, description="of the catalog; by default the usual one of the technology")
     radix: Annotated[Whole, Field(ge=2)] | None = Field(
         None, description="ports of a switch at the NIC's rate, in place of the switch's"
     )
@@ -349,8 +353,8 @@ class PowerSpec(SpecSection):
 class BooksSpec(SpecSection):
     """What parts cost and draw."""
 
-    prices: PriceName | PriceSpec = Field(
-        DEFAULT_BOOK, description="a book of the catalog, or [books.prices] with your own"
+    prices: PriceName | PriceSpec | None = Field(
+        None, description="a book of the catalog, or [books.prices] with your own; by default of network.technology"
     )
     powers: PowerName | PowerSpec | None = Field(None, description="a book of the catalog, or [books.powers]")
     server: Price | None = Field(None, description="price of a server or rack, in place of the platform's")
