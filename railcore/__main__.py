@@ -59,13 +59,18 @@ def command_parser() -> argparse.ArgumentParser:
     reading.add_argument("--write", metavar="FILE", help="write the rows into a CSV instead of printing them")
     commands.add_parser("assumptions", help="rows of the catalog that are assumed, with their bounds")
     planning = commands.add_parser("plan", help="one cluster spec in, every model's answer out")
-    planning.add_argument("specs", nargs="*", metavar="SPEC", help="TOML files; several stand side by side")
+    planning.add_argument(
+        "specs", nargs="*", metavar="SPEC", help="TOML files; two are compared key by key, several stand side by side"
+    )
     planning.add_argument("--init", action="store_true", help="print a commented spec to fill in, and stop")
     planning.add_argument("--schema", action="store_true", help="print the JSON schema of a spec, and stop")
     planning.add_argument("--html", metavar="FILE", help="write one self-contained page")
     planning.add_argument("--json", metavar="FILE", help="write all of it, - for the terminal")
     planning.add_argument("--markdown", metavar="FILE", help="write it as Markdown, - for the terminal")
-    planning.add_argument("--csv", metavar="FOLDER", help="write each table as a CSV file")
+    planning.add_argument("--csv", metavar="FOLDER", help="write each table, the bill too, as a CSV file")
+    planning.add_argument(
+        "--xlsx", metavar="FILE", help="write a workbook: networks, bill, prices to edit and give back"
+    )
     planning.add_argument("--draws", type=int, help="of what is assumed, for 5 to 95%%; 0 for none")
     sweeping = commands.add_parser("sweep", help="plans over a grid or a table of spec values, into Parquet files")
     sweeping.add_argument("spec", nargs="?", metavar="SPEC", help="a TOML file with a table over")
@@ -235,7 +240,7 @@ def _plan(options) -> int:
     if options.init or options.schema:
         print(spec_template() if options.init else json.dumps(spec_schema(), indent=1))
         return 0
-    written = {name: getattr(options, name) for name in ("html", "json", "markdown", "csv")}
+    written = {name: getattr(options, name) for name in ("html", "json", "markdown", "csv", "xlsx")}
     return plan_command.run(options.specs, written, options.draws)
 
 

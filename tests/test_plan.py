@@ -250,7 +250,7 @@ def test_tables_and_searches_agree_with_the_answers():
     table = found.candidates.set_index("candidate")
     for answer in found.possible:
         assert table.loc[answer.name, list(answer.numbers)].tolist() == pytest.approx(list(answer.numbers.values()))
-        bill = found.parts[found.parts["candidate"] == answer.name]
+        bill = found.bill[found.bill["candidate"] == answer.name]
         assert bill["cost_usd"].sum() == pytest.approx(answer.numbers["network_usd"])
         assert bill["power_w"].sum() == pytest.approx(answer.numbers["network_w"])
         failed = found.failures[found.failures["candidate"] == answer.name]

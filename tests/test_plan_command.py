@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import re
+from datetime import date
 
 import pytest
 from test_plan import numbers, spec
@@ -106,7 +107,7 @@ def test_json_has_the_page_and_every_table(write, tmp_path, capsys):
 
 
 def test_all_forms_say_the_same_and_are_written_whole(write, tmp_path, capsys):
-    names = {"--html": "deep/x.html", "--json": "x.json", "--markdown": "x.md", "--csv": "tables"}
+    names = {"--html": "deep/x.html", "--json": "x.json", "--markdown": "x.md", "--csv": "tables", "--xlsx": "x.xlsx"}
     words = [word for option, name in names.items() for word in (option, str(tmp_path / name))]
     assert main(["plan", write(), *words, "--draws", "20"]) == 0
     out, err = capsys.readouterr()
@@ -116,16 +117,16 @@ def test_all_forms_say_the_same_and_are_written_whole(write, tmp_path, capsys):
     assert json.loads(told.read_text())[0]["headline"] == headline
     assert "<h1>Our &lt;first&gt; cluster</h1>" in page.read_text() and page.read_text().rstrip().endswith("</html>")
     assert text.read_text().startswith("# Our &lt;first&gt; cluster\n")
-    assert err.count(": written") == 4
+    assert err.count(": written") == 5
     tables = sorted(path.name for path in (tmp_path / "tables").iterdir())
-    assert {"candidates.csv", "designs.csv", "times.csv", "parts.csv", "failures.csv", "sources.csv"} <= set(tables)
+    assert {"candidates.csv", "designs.csv", "times.csv", "bill.csv", "failures.csv", "sources.csv"} <= set(tables)
     with (tmp_path / "tables" / "candidates.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     own = numbers(spec(**SMALL))
     assert [row["candidate"] for row in rows] == ["rail-optimized", "photonic rails"]
     assert {name: float(rows[0][name]) for name in own} == pytest.approx(own)
     left = [path.name for path in tmp_path.rglob("*") if path.is_file() and path.suffix not in (".csv", ".toml")]
-    assert sorted(left) == ["x.html", "x.json", "x.md"]  # no part of a file
+    assert sorted(left) == ["x.html", "x.json", "x.md", "x.xlsx"]  # no part of a file
 
 
 def test_nothing_is_written_where_one_of_the_files_cannot_be(write, tmp_path, capsys):
@@ -153,6 +154,33 @@ def test_several_specs_stand_side_by_side(write, tmp_path, capsys):
     assert days[1] == pytest.approx(1.5 * days[0]) and math.isfinite(days[0])
     assert {path.name for path in (tmp_path / "tables").iterdir()} == {"scenario_1", "scenario_2"}
     assert (tmp_path / "x.html").read_text().count("Rail-optimized trains") >= 2
+
+
+def test_two_specs_are_compared_key_by_key(write, tmp_path, capsys):
+    specs = [write(), write("[operation]\ncontingency = 0.5\n", "b.toml")]
+    assert main(["plan", *specs, "--html", str(tmp_path / "x.html"), "--draws", "20"]) == 0
+    out = capsys.readouterr().out
+    assert "The second plan against the first: training +50%" in out and "operation.contingency" in out
+    assert "What differs in the spec" in (tmp_path / "x.html").read_text()
+    assert main(["plan", *specs, specs[0]]) == 0
+    assert "What differs" not in capsys.readouterr().out
+
+
+def test_a_page_has_who_made_it_and_when(write, tmp_path):
+    named = write("[limits]\ndays = 20\n", text=f'author = "A. Planner"\ndate = "2026-02-03"\n{TEXT}')
+    for spec_file, made in ((named, "Made by A. Planner on 2026-02-03 with railcore "), (write(name="b.toml"), None)):
+        assert main(["plan", spec_file, "--html", str(tmp_path / "x.html"), "--draws", "20"]) == 0
+        wanted = made or f"Made on {date.today().isoformat()} with railcore "
+        assert wanted in (tmp_path / "x.html").read_text()
+
+
+@pytest.mark.parametrize(("option", "library"), [("--html", "Matplotlib"), ("--xlsx", "openpyxl")])
+def test_a_form_whose_library_is_missing_is_refused_first(option, library, write, tmp_path, capsys, monkeypatch):
+    for module in ("importlib.util", "railcore.planner.price_list"):
+        monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
+    assert main(["plan", write(), option, str(tmp_path / "x")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and library in err and "pip install" in err
 
 
 def test_a_template_and_a_schema_are_printed(capsys):

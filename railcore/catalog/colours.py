@@ -1,4 +1,4 @@
-"""One colour for each kind of traffic and part of an iteration, in charts and on pages; and the colours of pages."""
+"""One colour for each kind of traffic, part of an iteration and network, in charts and on pages; colours of pages."""
 
 # Okabe and Ito's palette, told apart with every common colour blindness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#6A6A6A")
@@ -12,6 +12,17 @@ PASSES = {"compute": "#D9D9D9", "forward": _SKY, "backward": _ORANGE}
 TIMES = TRAFFIC | {"linear": PASSES["compute"], "attention": "#B0C4DE", "elementwise": "#B8A58A", "logits": "#A0A0C8"}
 TIMES |= {"bubble": PASSES["backward"], "circuits": "#882255", "optimizer": "#5F5F5F", "straggler": "#6F4E7C"}
 TIMES |= {"once": "#3F3F3F", "other": "#8F8F8F"}  # parts of an iteration
+
+# Of networks, by the first of these words that their name has.
+NETWORKS = {"photonic": _PINK, "HPN": _ORANGE, "rail-only": _VERMILION, "rail-optimized": _BLUE, "SuperPOD": _BLUE}
+NETWORKS |= {"rails + layer": _SKY, "leaves": "#8C6D31", "planes": _ORANGE, "Clos": _GREEN}
+
+
+def network_colour(name: str) -> str:
+    """The colour of a network by its name; grey for one of a reader's own. Rail-only in planes is paler."""
+    word = next((word for word in NETWORKS if word.lower() in name.lower()), "")
+    return "#E08A4F" if word == "rail-only" and "plane" in name else NETWORKS.get(word, GREY)
+
 
 # Of pages by their use, light and dark; `planner.page.TEXT_PAIRS` says which text stands on which ground.
 SCHEMES = {

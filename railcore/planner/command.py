@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,19 @@ from pydantic import BaseModel
 from railcore.catalog import files
 from railcore.catalog.tables import frame_csv
 from railcore.planner import report
+from railcore.planner.differences import Differences, differences_text
 from railcore.planner.page import page_html
+from railcore.planner.pictures import check_library
 from railcore.planner.planning import plan
+from railcore.planner.price_list import check_workbooks, workbook
 from railcore.planner.result import Plan
 from railcore.planner.spec import UncertaintySpec, check_draws
 from railcore.planner.spec_reading import read_spec
 
 NOT_MET = 3  # exit status where a hard limit is not met
+_SHEETS = ("candidates", "bill", "designs", "failures", "defaults", "sources")
 _QUIET_S = 1.0  # what takes longer is told
-TABLES = ("candidates", "designs", "times", "memory", "parts", "failures", "defaults", "sources", "flips")
+TABLES = ("candidates", "designs", "times", "memory", "bill", "failures", "defaults", "sources", "flips")
 
 
 def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | None) -> int:
@@ -35,7 +40,7 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
     specs
         TOML files.
     written
-        Where "html", "json", "markdown" and "csv" go, None for nowhere, "-" for the terminal.
+        Where "html", "json", "markdown", "csv" and "xlsx" go, None for nowhere, "-" for the terminal.
     draws
         Of uncertain rows. None: the spec's on pages and in JSON, and none elsewhere.
 
@@ -55,16 +60,23 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
     tell, plans = _Progress(), []
     for path in specs:
         spec = read_spec(path)
+        if not spec.date:
+            spec = spec.model_copy(update={"date": date.today().isoformat()})
         if draws:
             spec = spec.model_copy(update={"uncertainty": UncertaintySpec(draws=draws, seed=spec.uncertainty.seed)})
         plans.append(plan(spec, tell))
     drawn = draws != 0 and (draws is not None or any(written[name] for name in ("html", "json")))
+    with_terminal = "-" not in (written["json"], written["markdown"])
     with_document = any(written[name] for name in ("html", "json", "markdown"))
     documents = [planned.document(drawn) for planned in plans] if with_document else []
+    between = Differences(*plans) if len(plans) == 2 else None
+    told = None if between is None or not (written["html"] or with_terminal) else between.document()
     tell.done()
-    contents: dict[Path, str] = {}
+    contents: dict[Path, str | bytes | None] = {}
     if written["html"]:
-        contents[Path(written["html"])] = page_html(documents)
+        contents[Path(written["html"])] = page_html(documents, told)
+    if written["xlsx"]:
+        contents[Path(written["xlsx"])] = workbook(plans, _SHEETS)
     texts = {
         "json": lambda: json.dumps([_plain(whole) for whole in map(_whole, plans, documents)], indent=1) + "\n",
         "markdown": lambda: report.markdown_text(plans, documents) + "\n",
@@ -77,8 +89,9 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
     if written["csv"]:
         contents |= _csv_files(plans, Path(written["csv"]))
     files.write_all(contents)
-    if "-" not in (written["json"], written["markdown"]):
-        print("\n\n".join(report.terminal_text(planned, drawn) for planned in plans))
+    if with_terminal:
+        texts_of_plans = [report.terminal_text(planned, drawn) for planned in plans]
+        print("\n\n".join([*texts_of_plans, *([differences_text(told)] if told else [])]))
     for target in dict.fromkeys(written["csv"] if path.suffix == ".csv" else str(path) for path in contents):
         print(f"{target}: written", file=sys.stderr)
     return 0 if all(planned.met for planned in plans) else NOT_MET
@@ -86,8 +99,12 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
 
 def _check_targets(written: Mapping[str, str | None]) -> None:
     """Raises ValueError for files that cannot be written, before anything is computed."""
-    if written["html"] == "-" or written["csv"] == "-":
-        raise ValueError("--html and --csv are files: give a name in place of -")
+    if "-" in (written["html"], written["csv"], written["xlsx"]):
+        raise ValueError("--html, --csv and --xlsx are files: give a name in place of -")
+    if written["html"]:
+        check_library()
+    if written["xlsx"]:
+        check_workbooks("--xlsx")
     if empty := [name for name, path in written.items() if path == ""]:
         raise ValueError(f"--{empty[0]} is '': give the name of a file, or of a folder for --csv")
     paths = [Path(path) for path in written.values() if path and path != "-"]
@@ -108,9 +125,9 @@ def _whole(planned: Plan, document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "tables": {name: table.to_dict("records") for name, table in tables.items()}}
 
 
-def _csv_files(plans: Sequence[Plan], folder: Path) -> dict[Path, str]:
+def _csv_files(plans: Sequence[Plan], folder: Path) -> dict[Path, str | bytes | None]:
     """Each table of each plan; of several plans, each has a folder of its own."""
-    contents = {}
+    contents: dict[Path, str | bytes | None] = {}
     for place, planned in enumerate(plans, start=1):
         into = folder if len(plans) == 1 else folder / f"scenario_{place}"
         for name in TABLES:

@@ -5,13 +5,13 @@ What is said is in the documents, how it looks in the templates.
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railcore.catalog.colours import SCHEMES
-from railcore.planner.pictures import FONT, bar_picture, place_picture, scatter_picture
+from railcore.planner.pictures import drawn, network_drawing, network_intervals, place_map, stacked_bars
 
 if TYPE_CHECKING:
     import jinja2
@@ -23,36 +23,38 @@ TEXT_PAIRS += [("paper", "ink")]  # hover texts
 GRADES = {"measured": "M", "datasheet": "D", "paper": "P", "derived": "C", "assumed": "A", "mixed": "X"}
 GRADES |= {"given": "G"}  # of the reader's own spec
 STATES = ("best", "tie", "other", "missed", "grey")  # in this order they are listed
-MARKERS = {
-    "circle": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
-    "square": "M-4.5 -4.5h9v9h-9z",
-    "diamond": "M0 -6.2L6.2 0L0 6.2L-6.2 0z",
-    "triangle": "M0 -6L5.8 4.5h-11.6z",
-    "triangle-down": "M0 6L5.8 -4.5h-11.6z",
-    "plus": "M-2 -6h4v4h4v4h-4v4h-4v-4h-4v-4h4z",
-    "cross": "M0 -2.8L3.2 -6L6 -3.2L2.8 0L6 3.2L3.2 6L0 2.8L-3.2 6L-6 3.2L-2.8 0L-6 -3.2L-3.2 -6z",
-    "star": "M0 -6.6L1.6 -2.2L6.3 -2L2.6 0.9L3.9 5.4L0 2.8L-3.9 5.4L-2.6 0.9L-6.3 -2L-1.6 -2.2z",
-}
 
 
-def page_html(documents: Sequence[Mapping[str, Any]]) -> str:
-    """One page for all documents: the answer of each on its first screen, then its sections.
+def page_html(documents: Sequence[Mapping[str, Any]], differences: Mapping[str, Any] | None = None) -> str:
+    """One page for all documents: of each first a sheet that decides, of one A4 page, and folded below what defends it.
 
-    One document has its sections' own ids; of several, the ids begin with s1-, s2-, and a first table compares them.
-    Equal documents give equal bytes. Colours are #rrggbb; a limit has the unit of the values that it bounds.
+    Parameters
+    ----------
+    documents
+        One's ids have no prefix; those of several begin with s1-, s2-, and a first table compares them.
+    differences
+        Of two plans: as of `differences.Differences.document`.
+
+    Returns
+    -------
+    The page; equal documents give equal bytes. Colours are #rrggbb; a limit has the unit of the values that it bounds.
+
+    Raises
+    ------
+    ValueError
+        Where Matplotlib, which draws the pictures, is not installed.
     """
     prefixes = [""] if len(documents) == 1 else [f"s{count}-" for count in range(1, len(documents) + 1)]
     shown = [_shown(document, prefix) for document, prefix in zip(documents, prefixes, strict=True)]
     columns = {column["key"]: column for document in reversed(documents) for column in document["columns"]}
     keys = dict.fromkeys(column["key"] for document in documents for column in document["columns"])
     listed, bests = [columns[key] for key in keys], [scenario["best"] for scenario in shown if scenario["best"]]
-    return _template().render(shown=shown, columns=listed, units=_units(listed, bests))
+    return _template().render(shown=shown, columns=listed, units=_units(listed, bests), differences=differences)
 
 
 def _shown(document: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """What the template needs of a document: itself, its candidates in order, its pictures wide and narrow."""
+    """What the template needs of a document: itself, its candidates in order, its pictures."""
     candidates = sorted(document["candidates"], key=lambda candidate: STATES.index(candidate["state"]))
-    drawn = [candidate for candidate in candidates if _drawable(candidate["numbers"], document["chart"])]
     return {
         "document": document,
         "prefix": prefix,
@@ -61,16 +63,57 @@ def _shown(document: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         "labels": {column["key"]: column["label"] for column in document["columns"]},
         "units": _units(document["columns"], candidates),
         "grades": _grades(document),
-        "chart": drawn and [scatter_picture(document["chart"], drawn, *size) for size in ((520, 470), (340, 400))],
+        "pictures": [*_first_pictures(document, candidates, prefix)],
         "sections": [
-            {
-                "section": section,
-                "bars": section.get("bars") and [bar_picture(section["bars"], width) for width in (720, 340)],
-                "places": section.get("places") and [place_picture(section["places"], width) for width in (600, 340)],
-            }
-            for section in document["sections"]
+            {"section": section, "pictures": [*_section_pictures(section, prefix)]} for section in document["sections"]
         ],
     }
+
+
+def _first_pictures(
+    document: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]], prefix: str
+) -> Iterator[dict[str, Any]]:
+    """Of the first sheet: the networks with their intervals, and what the best one is built of."""
+    chart = document["chart"]
+    listed = [candidate for candidate in candidates if _drawable(candidate["numbers"], chart)]
+    if listed:
+        title = f"{chart['x']['label']} and {chart['y']['label']} of each network"
+        told = "A dot for each network, with a bar from 5 to 95%; dashed lines are limits. The table has the numbers."
+        svg = drawn(network_intervals, f"{prefix}networks", title, told, chart=chart, candidates=listed)
+        lines = "; dashed lines are limits, dotted ones wishes" if _limited(chart) else ""
+        hollow = "; hollow marks miss a limit" if any(each["state"] == "missed" for each in listed) else ""
+        yield {"svg": svg, "caption": f"Bars are 5 to 95% intervals{lines}{hollow}."}
+    if document["drawing"]:
+        told = f"{document['drawing']['hosts']}; " + "; ".join(
+            f"{tier['label']}, {tier['links']} below" for tier in document["drawing"]["tiers"]
+        )
+        caption = document["drawing"]["caption"]
+        svg = drawn(network_drawing, f"{prefix}drawing", caption, told, drawing=document["drawing"])
+        yield {"svg": svg, "caption": caption}
+
+
+def _limited(chart: Mapping[str, Any]) -> bool:
+    return any(chart[way].get(kind) is not None for way in ("x", "y") for kind in ("limit", "wish"))
+
+
+def _section_pictures(section: Mapping[str, Any], prefix: str) -> Iterator[dict[str, Any]]:
+    """Of a section: bars with a legend and their numbers, a map with its list."""
+    name = f"{prefix}{section['id']}"
+    if bars := section.get("bars"):
+        caption = f"{bars['caption']} ({bars['unit']})"
+        svg = drawn(
+            stacked_bars, f"{name}-bars", caption, "Bars of parts from zero; the numbers stand below.", bars=bars
+        )
+        legend = {part["label"]: part["colour"] for row in bars["rows"] for part in row["parts"]}
+        lists = {
+            row["label"]: ", ".join(f"{part['label']} {part['text']}" for part in row["parts"]) for row in bars["rows"]
+        }
+        yield {"svg": svg, "caption": caption, "legend": legend, "lists": lists}
+    if places := section.get("places"):
+        told = "Places by longitude and latitude, numbered as in the list below."
+        svg = drawn(place_map, f"{name}-places", places["caption"], told, points=places["points"])
+        lists = {f"{count} {point['label']}": point["text"] for count, point in enumerate(places["points"], start=1)}
+        yield {"svg": svg, "caption": places["caption"], "legend": {}, "lists": lists}
 
 
 def _grades(document: Mapping[str, Any]) -> dict[str, str]:
@@ -93,14 +136,9 @@ def _template() -> "jinja2.Template":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"px": _px, "without": _without}
-    environment.globals |= {"schemes": SCHEMES, "grades": GRADES, "markers": MARKERS, "font": FONT}
+    environment.filters |= {"without": _without}
+    environment.globals |= {"schemes": SCHEMES, "grades": GRADES}
     return environment.get_template("plan.html.j2")
-
-
-def _px(value: float) -> str:
-    """A coordinate, to a tenth."""
-    return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")
 
 
 def _units(columns: Iterable[Mapping[str, Any]], candidates: Sequence[Mapping[str, Any]]) -> dict[str, str]:

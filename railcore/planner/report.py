@@ -5,18 +5,20 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from railcore.catalog.colours import ON_ANY_GROUND
+from railcore.catalog.colours import network_colour
 from railcore.catalog.tables import aligned_table, markdown_table, markdown_words
 from railcore.catalog.units import number, show
 from railcore.planner.answer import Answer
 from railcore.planner.choice import GOALS, missed_limits, missed_text
+from railcore.planner.decision import next_steps, risks
+from railcore.planner.network_diagram import diagram
 from railcore.planner.result import Plan
 from railcore.planner.sections import boundary, capital, limit_text, own_mapping, row_value, row_words, sections
 from railcore.planner.shown_numbers import FIRST, NUMBERS, interval, shown
-from railcore.planner.spec import GoalsSpec
+from railcore.planner.spec import GoalsSpec, Spec
 from railcore.planner.uncertainty import NO_DIFFERENCE
 
-_MARKERS = ("circle", "square", "triangle", "diamond", "triangle-down", "plus", "cross", "star")
+_ALONE = " One file; nothing is loaded from elsewhere."
 _SHOWN_FLIPS = 3
 _FEW_PAIRS = 20  # of mappings, from which it is said how many the model orders right
 _SURE = 0.95  # share of the draws from which a limit counts as met
@@ -202,16 +204,38 @@ def document(plan: Plan, draws: bool) -> dict[str, Any]:
         "subtitle": ", ".join(job),
         "headline": headline(plan, draws),
         "error": _error(plan),
-        "verdicts": [{"kind": "note", "text": text} for text in error_texts(plan)] + verdicts(plan, draws),
+        "rests_on": error_texts(plan),
+        "verdicts": verdicts(plan, draws),
         "columns": [{"key": name, **NUMBERS[name]._asdict()} for name in first_numbers(plan)],
         "deciding": list(dict.fromkeys(["days", plan.rank])),
         "candidates": [_candidate(plan, answer, draws) for answer in plan.answers],
+        "risks": risks(plan, draws) if best else [],
+        "next_steps": next_steps(plan) if best else [],
+        "drawing": _drawing(plan),
         "chart": {
             "x": _axis("days", "training time (days)", limits.days, wishes.days),
             "y": _axis("cost_usd", "training cost (M USD)", limits.cost, wishes.cost) | {"scale": 1e6},
         },
         "sections": sections(plan, draws),
-        "generated": f"railcore {import_module('railcore').__version__}",
+        "made": _made(spec),
+    }
+
+
+def _made(spec: Spec) -> str:
+    """Who made a page, when and with which version."""
+    by = f"by {spec.author}" if spec.author else ""
+    on = f"on {spec.date}" if spec.date else ""
+    return " ".join(filter(None, ("Made", by, on, f"with railcore {import_module('railcore').__version__}."))) + _ALONE
+
+
+def _drawing(plan: Plan) -> dict[str, Any] | None:
+    """What is drawn of the best network."""
+    best = plan.best
+    if best is None or best.fabric is None or best.numbers["switches"] == 0:
+        return None
+    bill = plan.bill[plan.bill["candidate"] == best.name]
+    return diagram(best.fabric, bill, best.racks, plan.case.rack.name, network_colour(best.name)) | {
+        "caption": f"{capital(best.name)}: what is built"
     }
 
 
@@ -260,8 +284,7 @@ def _candidate(plan: Plan, answer: Answer, draws: bool) -> dict[str, Any]:
         "also": list(answer.also),
         "state": state,
         "misses": missed,
-        "colour": ON_ANY_GROUND[plan.place_of(answer.name) % len(ON_ANY_GROUND)],
-        "marker": _MARKERS[plan.place_of(answer.name) % len(_MARKERS)],
+        "colour": network_colour(answer.name),
         "numbers": {name: _number(plan, answer, name, draws) for name in answer.numbers} if possible else {},
     }
 
@@ -328,7 +351,8 @@ def markdown_text(plans: Sequence[Plan], documents: Sequence[Mapping[str, Any]])
     for plan, content in zip(plans, documents, strict=True):
         title, answer = markdown_words(content["title"]), markdown_words(content["headline"])
         texts += [f"# {title}\n", f"{answer}\n", markdown_table(summary_rows(plan))]
-        texts += [*(f"- {markdown_words(verdict['text'])}" for verdict in content["verdicts"]), ""]
+        told = [*content["rests_on"], *(verdict["text"] for verdict in content["verdicts"])]
+        texts += [*(f"- {markdown_words(text)}" for text in told), ""]
         for section in content["sections"]:
             texts += [f"## {markdown_words(section['title'])}\n", f"{markdown_words(section['lead'])}\n"]
             for table in section["tables"]:

@@ -243,7 +243,7 @@ class Plan:
         return stage_memory(self.case.model, design.machine, design.strategy, **options)
 
     @cached_property
-    def parts(self) -> pd.DataFrame:
+    def bill(self) -> pd.DataFrame:
         """Bill of each candidate's network, line by line."""
         built = [answer for answer in self.answers if answer.fabric is not None]
         return _stacked([parts_table(self.case, answer).assign(candidate=answer.name) for answer in built])

@@ -37,10 +37,10 @@ def sections(plan: Plan, draws: bool) -> list[Section]:
     """All sections that the plan has something for. draws: whether uncertainty is one of them."""
     if plan.best is None:
         return [_parts(plan), _assumptions(plan)]
-    of_best = [_strategy(plan, plan.best), _failures(plan, plan.best), _parts(plan), _energy(plan)]
+    of_best = [_parts(plan), _strategy(plan, plan.best), _failures(plan, plan.best), _energy(plan)]
     if draws and plan.uncertainty is not None:
         of_best.append(_uncertainty(plan, plan.best, plan.uncertainty))
-    return [*of_best, _assumptions(plan), _published(), _sources(plan)]
+    return [*of_best, _published(), _assumptions(plan), _sources(plan)]
 
 
 def boundary(plan: Plan) -> str:
@@ -283,7 +283,7 @@ def _parts(plan: Plan) -> Section:
             rows.append(row | {NUMBERS[name].label: shown(name, answer.numbers[name]) for name in names})
     tables = [_table(pd.DataFrame(rows), "Parts and purchase")]
     if plan.best is not None:
-        bill = plan.parts[plan.parts["candidate"] == plan.best.name]
+        bill = plan.bill[plan.bill["candidate"] == plan.best.name]
         columns = {
             "part": bill["part"],
             "scope": bill["scope"],
@@ -374,7 +374,7 @@ def _uncertainty(plan: Plan, best: Answer, draws: Uncertainty) -> Section:
 def _assumptions(plan: Plan) -> Section:
     case = plan.case
     rows = [
-        [row.key, _value_text(row.key, row.value), "given" if row.given else "default"]
+        [row.key, value_text(row.key, row.value), "given" if row.given else "default"]
         for row in plan.defaults.itertuples()
     ]
     of_spec = {row[0] for row in rows}
@@ -413,7 +413,7 @@ _UNITS = {  # of keys of the spec that are quantities
 }
 
 
-def _value_text(key: str, value: Any) -> str:
+def value_text(key: str, value: Any) -> str:
     """A value of the spec with its unit."""
     if key == "cluster.measured":
         return str(value["file"])
@@ -427,7 +427,8 @@ def _value_text(key: str, value: Any) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, BaseModel):
-        return ", ".join(f"{name} {_text(part)}" for name, part in value.model_dump(exclude_none=True).items())
+        parts = value.model_dump(exclude_none=True).items()
+        return ", ".join(f"{name} {show(part, 'bps') if name == 'rate' else _text(part)}" for name, part in parts)
     if isinstance(value, float):
         return number(value, 6)
     return ", ".join(map(_text, value)) if isinstance(value, list | tuple) else str(value)

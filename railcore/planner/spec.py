@@ -357,6 +357,7 @@ class BooksSpec(SpecSection):
         None, description="a book of the catalog, or [books.prices] with your own; by default of network.technology"
     )
     powers: PowerName | PowerSpec | None = Field(None, description="a book of the catalog, or [books.powers]")
+    file: str | None = Field(None, description="a CSV or .xlsx beside the spec with prices and powers of your own")
     server: Price | None = Field(None, description="price of a server or rack, in place of the platform's")
     server_power: Power | None = Field(None, description="of a server or rack at full load, in place of the platform's")
 
@@ -463,6 +464,8 @@ class Spec(SpecSection):
     """A cluster and its job. Only cluster.platform, its size and the model have no default."""
 
     title: str = Field("", description="of the page")
+    author: str = Field("", description="who made the plan, for the page")
+    date: str = Field("", description="of the page; the command line writes today's where there is none")
     cluster: ClusterSpec
     job: JobSpec
     network: NetworkSpec = NetworkSpec()

@@ -65,6 +65,9 @@ def _with_files(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         section = whole.get(name)
         if isinstance(section, Mapping) and isinstance(section.get(key), str | Path):
             whole[name] = {**section, key: file_value(dotted, section[key], folder)}
+    books = whole.get("books")
+    if isinstance(books, Mapping) and isinstance(books.get("file"), str | Path):
+        whole["books"] = {**_price_list(folder / Path(books["file"]).expanduser()), **books}
     if "measured" in whole:
         whole["measured"] = file_value("measured", whole["measured"], folder)
     return whole
@@ -89,6 +92,15 @@ def _measured(path: Path) -> dict[str, str]:
     return {"file": path.name, "text": own_file(path)}
 
 
+def _price_list(path: Path) -> dict[str, Any]:
+    from railcore.planner.price_list import read_price_list  # only for who has one
+
+    try:
+        return read_price_list(path)
+    except ValueError as error:
+        raise ValueError(f"books.file: {error}") from None
+
+
 _FILES: dict[str, Callable[[Path], Any]] = {
     "job.config": read_config,
     "cluster.measured": _measured,
@@ -111,7 +123,7 @@ def check_key(key: str) -> None:
             return
         if name not in section.model_fields:
             raise ValueError(f"{key} is unknown: {nearest(name, section.model_fields)}")
-    if last in Spec.model_fields and not sections and last != "title":
+    if last in Spec.model_fields and not sections and last not in ("title", "author", "date"):
         raise ValueError(f"{key} is a section: give its keys, such as {key}.{_first_key(last)}")
 
 

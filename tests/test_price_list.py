@@ -1,0 +1,107 @@
+"""A price list of your own: read from CSV and workbooks, written with what a plan used, and refused in words."""
+
+import io
+
+import pandas as pd
+import pytest
+
+import railcore as rc
+from railcore.planner.price_list import COLUMNS, price_list, read_price_list, workbook
+from railcore.planner.spec_reading import read_spec
+
+SPEC = """
+[cluster]
+platform = "DGX H100"
+gpus = 64
+[job]
+model = "Llama-3 8B"
+tokens = 1e12
+batch = 512
+search = {context = 1, micro_batch = 1}
+[network]
+candidates = ["rail-optimized"]
+"""
+LIST = "part,price_usd,power_w,rate_gbps\nport,600,30,400\ntransceiver,400,12,400\nserver,300000,10000,\n"
+
+
+def _plan(folder, name, more=""):
+    path = folder / "spec.toml"
+    path.write_text(f'{SPEC}[books]\nfile = "{name}"\n{more}')
+    return rc.plan(str(path))
+
+
+def test_a_list_gives_prices_powers_and_the_server(tmp_path):
+    (tmp_path / "ours.csv").write_text(LIST)
+    read = read_price_list(tmp_path / "ours.csv")
+    assert read == {
+        "prices": {"port": "600 USD", "transceiver": "400 USD", "rate": "400 Gbps", "name": "ours"},
+        "powers": {"port": "30 W", "transceiver": "12 W", "rate": "400 Gbps", "name": "ours"},
+        "server": "300000 USD",
+        "server_power": "10000 W",
+    }
+    planned = _plan(tmp_path, "ours.csv")
+    assert planned.case.prices.port == 600 and planned.case.powers.transceiver == 12
+    assert planned.case.rack_costs({})["rack_usd"] == 300000
+    assert _plan(tmp_path, "ours.csv", 'server = "1 MUSD"\n').case.rack_costs({})["rack_usd"] == 1e6  # the spec's own
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx"])
+def test_what_a_plan_writes_it_reads_again(tmp_path, ending):
+    (tmp_path / "ours.csv").write_text(LIST)
+    first = _plan(tmp_path, "ours.csv")
+    table = price_list(first)
+    assert list(table) == list(COLUMNS)
+    if ending == "csv":
+        table.to_csv(tmp_path / "again.csv", index=False)
+    else:
+        (tmp_path / "again.xlsx").write_bytes(workbook([first], ("candidates", "bill")))
+    again = _plan(tmp_path, f"again.{ending}")
+    assert again.best.numbers == pytest.approx(first.best.numbers)
+
+
+def test_a_workbook_has_the_bill_and_its_sum(tmp_path):
+    (tmp_path / "ours.csv").write_text(LIST)
+    planned = _plan(tmp_path, "ours.csv")
+    sheets = pd.read_excel(io.BytesIO(workbook([planned], ("candidates", "bill"))), sheet_name=None)
+    assert list(sheets) == ["candidates", "bill", "prices"]
+    assert sheets["bill"]["cost_usd"].sum() == pytest.approx(planned.best.numbers["network_usd"])
+    twice = pd.read_excel(io.BytesIO(workbook([planned, planned], ("bill",))), sheet_name=None)
+    assert list(twice) == ["1 bill", "1 prices", "2 bill", "2 prices"]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("item,price_usd\nport,600\n", "has no column part: give part, price_usd, power_w, rate_gbps"),
+        ("part,price_usd,rate_gbps\nswitch,600,400\n", "line 2: part is 'switch': give port, transceiver"),
+        ("part,price_usd,rate_gbps\nport,600,400\nport,700,400\n", "has a part twice"),
+        ("part,price_usd,rate_gbps\nport,600 USD,400\n", "price_usd of port is '600 USD': give a number above 0"),
+        ("part,price_usd,rate_gbps\nport,-1,400\n", "price_usd of port is '-1'"),
+        ("part,price_usd\nport,600\n", "has no rate_gbps: give all parts of the network"),
+        ("part,price_usd,rate_gbps\nport,600,400\ntransceiver,400,800\n", "rate_gbps of 400 and 800"),
+    ],
+)
+def test_a_list_with_faults_is_refused(tmp_path, text, complaint):
+    (tmp_path / "ours.csv").write_text(text)
+    with pytest.raises(ValueError, match="ours") as refused:
+        read_price_list(tmp_path / "ours.csv")
+    assert complaint in str(refused.value)
+    (tmp_path / "spec.toml").write_text(f'{SPEC}[books]\nfile = "ours.csv"\n')
+    with pytest.raises(ValueError, match=r"books\.file: ours"):
+        read_spec(str(tmp_path / "spec.toml"))
+
+
+def test_what_is_no_list_is_refused(tmp_path):
+    (tmp_path / "text.xlsx").write_text("no workbook")
+    pd.DataFrame({"part": ["port"]}).to_excel(tmp_path / "other.xlsx", sheet_name="ours", index=False)
+    for name in ("text.xlsx", "other.xlsx"):
+        with pytest.raises(ValueError, match=rf'{name} cannot be read .* a workbook with a sheet "prices"'):
+            read_price_list(tmp_path / name)
+    with pytest.raises(ValueError, match=r"none\.csv"):
+        read_price_list(tmp_path / "none.csv")
+
+
+def test_without_its_library_a_workbook_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("railcore.planner.price_list.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r'a workbook needs openpyxl: pip install "railcore\[workbooks\]", or use CSV'):
+        read_price_list(tmp_path / "ours.xlsx")
