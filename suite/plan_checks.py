@@ -5,7 +5,7 @@ are stored in data/derived/plan_checks.csv, which `published` reads.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -16,9 +16,12 @@ from railcore.network.cost import fabric_cost
 from railcore.network.price_books import matching_books
 from railcore.network.reliability import job_interruptions, mean_time_between_failures
 from railcore.network.switches import TECHNOLOGIES
-from railcore.network.topology.rails import fat_tree, rail_only, rail_optimized
+from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
+from railcore.planner.candidates import network_candidates
+from railcore.planner.case import case_of
 from railcore.planner.planning import plan
 from railcore.planner.result import Plan
+from railcore.planner.spec_reading import read_spec
 
 
 class Check(NamedTuple):
@@ -80,6 +83,20 @@ def _price(fabric: Any) -> float:
     return float(fabric_cost(fabric, *matching_books(TECHNOLOGIES["InfiniBand"]))["cost_usd"]) / 1e6
 
 
+def _switches(platform: str, gpus: int, network: str = "rail-optimized", **keys: Any) -> float:
+    """Switches of a network of a plan. keys: of the spec's network."""
+    spec: dict[str, Any] = {"cluster": {"platform": platform, "gpus": gpus}, "network": keys}
+    case = case_of(read_spec(spec | {"job": {"model": "Llama-3 8B", "tokens": 1e12, "batch": 4096}}))
+    (fabric,) = (candidate.build(gpus) for candidate in network_candidates(case) if candidate.name == network)
+    return float(fabric.parts.switches)  # type: ignore[arg-type]
+
+
+def _hpn_switches() -> float:
+    """Switches of a pod of Alibaba's HPN: leaves with 128 ports of 200 Gbps down and 60 of 400 Gbps up."""
+    pod = RailFabric(15360, 8, 128, 1.0, planes=2, tier_oversubscription=(128 / 120,), one_pod=True)
+    return float(pod.parts.switches)
+
+
 def _it_power(platform: str, gpus: int) -> float:
     """Power of servers and a rail-optimized network, cooling left out [MW]."""
     spec: dict[str, Any] = {
@@ -99,6 +116,7 @@ def _network_share() -> float:
 
 
 _RATES = "Our rates are means of several clusters; Meta's research clusters failed far more often at small sizes."
+_UNITS = "The size of its leaves and groups is NVIDIA's; other switches are filled."
 _PRICES = (
     "By our InfiniBand book, as their cluster has it; our Ethernet book gives a sixth less. The publication's prices "
     "follow the Slim Fly paper's method."
@@ -146,6 +164,14 @@ CHECKS = {
     "freakonomics2024.price_32768": Check(lambda: _price(fat_tree(32768, 64)), _SHEET),
     "superpod_h100.switches_1024": Check(lambda: float(rail_optimized(1024, 8, 64).parts.switches), ""),
     "superpod_h100.switches_16384": Check(lambda: float(rail_optimized(16384, 8, 64).parts.switches), ""),
+    "superpod_b200.switches_4096": Check(partial(_switches, "DGX B200", 4096, switch="QM9700"), ""),
+    "superpod_b300.switches_8192": Check(
+        partial(_switches, "DGX B300", 8192, "rail-optimized, 2 planes"), "As a plan builds it by default."
+    ),
+    "superpod_b300_xdr.switches_2304": Check(partial(_switches, "DGX B300", 2304, radix=144), ""),
+    "superpod_gb200.switches_2304": Check(partial(_switches, "GB200 NVL72", 2304, switch="QM9700"), _UNITS),
+    "superpod_gb200.switches_9216": Check(partial(_switches, "GB200 NVL72", 9216, switch="QM9700"), _UNITS),
+    "alibaba_hpn.switches": Check(_hpn_switches, "With the published leaf; a plan's two planes have full leaves."),
     "fireflyer2.switches_dgx": Check(
         lambda: float(fat_tree(10000, 40).parts.switches),
         "Theirs leaves out what full bisection would take at the top.",

@@ -6,15 +6,18 @@ from dataclasses import replace
 import networkx as nx
 import pytest
 from counted_parts import count_parts
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from railcore import catalog
+from railcore.network.topology.blocks import pod_blocks
 from railcore.network.topology.clos import rail_size
 from railcore.network.topology.graph import bisection_bandwidth, route, same_rail_switches, switches_to_gpus
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import HBDomains, RailFabric, rail_only, rail_optimized
+from railcore.network.topology.wiring import wire_list
 
+FAN_IN = st.sampled_from([(), (), (3,), (4, 2), (16, 3), (2, 2, 2)])
 LAYERS = st.sampled_from([1, 1.5, 2, 3, math.inf, math.inf])
 RATIOS = st.sampled_from([(), (), (2,), (1, 2), (1.5,)])
 GPUS = st.integers(1, 130)
@@ -28,7 +31,8 @@ def fabrics(draw, layers=LAYERS, ratios=RATIOS, gpus=GPUS):
     size = int(rail_size(n, inside, min(rails or inside, inside)))
     share = draw(st.integers(1, max(1, radix * planes // size))) if math.isinf(layer) else 1
     hb_switches = draw(st.sampled_from([0, 1, 2]))
-    return RailFabric(n, k, radix, layer, rails, share, planes, draw(ratios), hb_switches=hb_switches)
+    blocks = {"fan_in": draw(FAN_IN) if share == 1 else (), "one_pod": layer == 1 and draw(st.booleans())}
+    return RailFabric(n, k, radix, layer, rails, share, planes, draw(ratios), hb_switches=hb_switches, **blocks)
 
 
 def gpus(graph):
@@ -72,6 +76,7 @@ def test_a_changed_fabric_is_the_fabric_of_what_was_given():
 
 
 @given(fabrics())
+@example(RailFabric(32, 8, 8, 1.0, fan_in=(8, 2)))  # groups above pods
 def test_nodes_and_edges_count_what_the_formula_counts(fabric):
     graph = fabric.graph()
     assert count_parts(graph) == (by_tier(fabric.parts.switches_by_tier), by_tier(fabric.parts.links_by_tier))
@@ -85,6 +90,26 @@ def test_nodes_and_edges_count_what_the_formula_counts(fabric):
                 ports[chassis] = ports.get(chassis, 0) + at["links"]
     assert max(ports.values(), default=0) <= fabric.radix * fabric.planes
     assert len(ports) == fabric.parts.switches  # no switch without a link
+    for tier in pod_blocks(fabric):
+        assert tier.rails.size == fabric.layout.blocks[tier.tier - 1] and tier.rails.sum() == fabric.rails
+
+
+@pytest.mark.parametrize(
+    ("rails", "radix", "fan_in"), [(4, 24, (12, 4)), (6, 16, (5, 3)), (1, 24, (7, 4)), (4, 16, (3, 2))]
+)
+def test_scalable_units_are_wired_as_counted_with_equal_trunks(rails, radix, fan_in):
+    """A trunk is the widest that divides a leaf's uplinks: all spines of a group have equal links from each leaf."""
+    fabric = RailFabric(12 * 19, 12, radix, 1.0, rails, one_pod=True, fan_in=fan_in)
+    assert count_parts(fabric.graph()) == (by_tier(fabric.parts.switches_by_tier), by_tier(fabric.parts.links_by_tier))
+    wires = wire_list(fabric)
+    assert {len(hosts) <= fan_in[0] for _, hosts in wires.hosts} == {True} and fabric.tiers >= 3
+    below, widths = {}, {}
+    for lower, upper, links in wires.trunks:
+        if wires.switches[upper].tier == 2:
+            below.setdefault(upper, set()).add(lower)
+            widths.setdefault(lower, set()).add(links)
+    assert all(len(leaves) <= fan_in[1] for leaves in below.values())
+    assert all(len(width) == 1 for width in widths.values())
 
 
 @given(fabrics())

@@ -50,6 +50,8 @@ def cases(draw, domains=DOMAINS):
     layer = draw(st.sampled_from([math.inf, 1.0, 1.5, 3.0])) if rails != 1 else math.inf
     options = {"planes": draw(st.sampled_from([1, 1, 2])), "rails": rails if K % max(rails, 1) == 0 else 0}
     within = draw(st.sampled_from([(), (draw(RATIOS),), (draw(RATIOS), draw(RATIOS))]))
+    options |= {"fan_in": draw(st.sampled_from([(), (), (3,), (16, 2), (2, 3)])), "one_pod": layer == 1}
+    options["one_pod"] &= draw(st.booleans())
     fabric = RailFabric(gpus, K, radix, layer, tier_oversubscription=within, **options)
     sizes, left = {}, gpus
     for name in draw(st.permutations(DIMENSIONS)):

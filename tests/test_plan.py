@@ -18,10 +18,10 @@ from railcore.datacenter.sizing import datacenter_size
 from railcore.deploy.cluster import Cluster
 from railcore.deploy.cluster_cost import cluster_network_parts
 from railcore.network.bill import bill_total
-from railcore.network.cost import cluster_fabrics, fabric_cost, total_cost
+from railcore.network.cost import fabric_cost, total_cost
 from railcore.network.price_books import PriceBook, matching_books
 from railcore.network.topology.photonic import PhotonicRails
-from railcore.network.topology.rails import RailFabric
+from railcore.network.topology.rails import RailFabric, fewest_switches
 from railcore.photonics.circuit_search import best_on_circuits
 from railcore.planner.answer import Answer
 from railcore.planner.choice import merged, missed_limits, ranked
@@ -48,7 +48,8 @@ JOBS = {  # of the catalog, with limits that keep a search short
     "Llama-3 70B": {"context": 1, "micro_batch": 1, "placement": "tensor first"},
     "MoE-1.3B": {"context": 1, "tensor": 1, "micro_batch": [1, 4]},
 }
-NAMES = ["rail-optimized", "Clos", "rails + layer 4:1", "Clos, leaves 2:1", "rail-only", "rail-only, 2 planes"]
+NAMES = ["rail-optimized", "rail-optimized, 2 planes", "Clos", "Clos, 102.4T switches", "rails + layer 2:1"]
+NAMES += ["Clos, leaves 2:1", "rail-only", "rail-only, 2 planes"]
 
 
 def spec(platform="DGX H100", gpus=64, model="Llama-3 8B", candidates="all", **sections):
@@ -111,6 +112,30 @@ def random_spec(seed):
     return spec(platform, gpus, model, names, **sections)
 
 
+def usual_fabric(name, gpus, platform, **links):
+    """A network of packet switches as a plan builds it, by its name."""
+    K, host = ((72, 4) if platform == "GB200 NVL72" else (8, 8)) if gpus >= 72 else (8, 8)
+    shape = {"planes": 2 if "2 planes" in name else 1, "rails_per_switch": None, **links}
+    radix = 256 if "102.4T" in name else 128
+    if name.startswith("Clos"):
+        ratios = (2.0,) if "2:1" in name else ()
+        return fewest_switches(RailFabric(gpus, K, radix, rails=1, tier_oversubscription=ratios, **shape))
+    if name.startswith("rail-only"):
+        return fewest_switches(RailFabric(gpus, K, radix, **shape))
+    full = fewest_switches(RailFabric(gpus, K, radix, 1.0, rails=host, one_pod=True, **shape))
+    layered = RailFabric(gpus, K, radix, 2.0, rails=host, **shape)
+    if name.startswith("rail-optimized"):
+        return full
+    return layered if layered.is_oversubscribed else RailFabric(gpus, K, radix, 2.0, host, fan_in=full.fan_in, **shape)
+
+
+def of_large_switch(books):
+    """Books whose ports are as dear, and draw as much, as those of 102.4T beside the plan's SN5600."""
+    large, plans = (catalog.item("switches", name) for name in ("102.4T", "SN5600"))
+    ratios = [large[n] / plans[n] * plans["capacity"] / large["capacity"] for n in ("price", "power")]
+    return [book.times({"port": ratio}) for book, ratio in zip(books, ratios, strict=True)]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_every_number_is_what_its_model_gives_alone(seed):
     given = random_spec(seed)
@@ -132,11 +157,11 @@ def test_every_number_is_what_its_model_gives_alone(seed):
             sizes = (fabric.gpus, box.hb_domain_size, ports, 2)
             assert fabric == PhotonicRails(*sizes, planes=2, rails_per_switch=None, **links)
         else:
-            fabrics = cluster_fabrics(fabric.gpus, box.hb_domain_size, 128, (2, 4), 2, **links)
-            assert fabric == fabrics[answer.name]
-        alone = fabric_cost(fabric, *books)
+            assert fabric == usual_fabric(answer.name, fabric.gpus, platform, **links)
+        of_switch = of_large_switch(books) if "102.4T" in answer.name else books
+        alone = fabric_cost(fabric, *of_switch)
         if fabric.nic_ports == 1:
-            assert alone["cost_usd"] == pytest.approx(bill_total(fabric.parts.bill(), books[0]))
+            assert alone["cost_usd"] == pytest.approx(bill_total(fabric.parts.bill(), of_switch[0]))
         for kind in given["cluster"].get("include", ()):
             host = int(rack.get("host_gpus", rack["gpus"]))
             side = cluster_network_parts(
@@ -207,6 +232,9 @@ def test_own_networks_switches_and_books():
         {"name": "rails", "layout": "rail-optimized", "oversubscription": 2},
         {"name": "wide", "layout": "rail-only", "planes": 4},
         {"name": "small", "layout": "rail-only", "radix": 32},
+        {"name": "few", "layout": "rail-optimized", "rails": 2},
+        {"name": "pairs", "layout": "rail-only", "rails": 4},
+        {"name": "next", "layout": "Clos", "switch": "102.4T"},
         {"name": "light", "layout": "photonic rails"},
     ]
     network = {"candidates": ["Clos"], "radix": 64, "candidate": candidate, "nic_ports": 4}
@@ -219,6 +247,9 @@ def test_own_networks_switches_and_books():
         "Clos": RailFabric(1024, 8, 64, rails=1, oversubscription=1.0, **links),
         "thin": RailFabric(1024, 8, 64, rails=1, tier_oversubscription=(3.0,), **links),
         "rails": RailFabric(1024, 8, 64, oversubscription=2.0, **links),
+        "few": RailFabric(1024, 8, 64, 1.0, rails=2, one_pod=True, **links),
+        "pairs": RailFabric(1024, 8, 64, rails=4, **links),
+        "next": RailFabric(1024, 8, 256, rails=1, **links),
         "wide": RailFabric(1024, 8, 64, planes=4, **links),
         "small": RailFabric(1024, 8, 32, **links),
         "light": PhotonicRails(1024, 8, 576, 4, planes=4, **links),
@@ -230,7 +261,8 @@ def test_own_networks_switches_and_books():
     for name, fabric in expected.items():
         answer = found.answer(name)
         assert type(answer.fabric) is type(fabric) and answer.fabric.parts.bill() == fabric.parts.bill()
-        alone = fabric_cost(fabric, *books)
+        assert getattr(answer.fabric, "rails", None) == getattr(fabric, "rails", None)
+        alone = fabric_cost(fabric, *(of_large_switch(books) if name == "next" else books))
         ours = [answer.numbers["network_usd"], answer.numbers["network_w"]]
         assert ours == pytest.approx([alone["cost_usd"], alone["power_w"]])
 
@@ -378,7 +410,7 @@ def test_a_batch_in_tokens_is_near_and_all_candidates_have_the_same():
 def test_all_candidates_contain_each_alone():
     every = usual()
     names = [name for answer in every.answers for name in (answer.name, *answer.also)]
-    assert sorted(names) == sorted([*NAMES, "Clos, leaves 4:1", "photonic rails"])
+    assert sorted(names) == sorted([*NAMES, "photonic rails"])
     for name in names[::2]:
         alone = plan(spec(gpus=512, candidates=[name]))
         assert [answer.name for answer in alone.answers] == [name]
@@ -393,6 +425,17 @@ def test_equal_networks_are_one_row_with_all_names_and_a_reason():
     assert "one switch joins all GPUs" in answer.why_same and "no tier is left out" in answer.why_same
     assert "rail-optimized = Clos" in str(found)
     assert [answer.name for answer in usual().answers if "rail-only" in answer.also] == []
+
+
+def test_a_plan_says_what_each_network_is():
+    found = usual("DGX H100", 64)
+    told = {name: found.about(name) for answer in found.answers for name in (answer.name, *answer.also)}
+    assert told.keys() == {*NAMES, "photonic rails"} and told["rail-optimized"].startswith("8 rails")
+    document = found.document(draws=False)
+    assert {row["name"]: row["is"] for row in document["candidates"]}.items() <= told.items()
+    (parts,) = (section for section in document["sections"] if section["title"] == "Parts and prices")
+    (table,) = (table for table in parts["tables"] if table["caption"] == "What each network is")
+    assert sorted(table["rows"]) == sorted(map(list, told.items()))
 
 
 def test_networks_with_the_same_parts_but_other_times_are_not_merged():

@@ -224,6 +224,10 @@ def test_a_typo_in_any_key_names_the_key_that_is_near(place, section):
         ({"candidates": []}, r"network\.candidates is \[\]: give names"),
         ({"network": {"candidate": [OWN, OWN]}}, r"network\.candidate 'mine' is given more than once"),
         (
+            {"network": {"candidate": [{**OWN, "rails": 4, "switch": "102.4T"}]}},
+            r"'mine': Clos takes no rails: leave it out\n.* 'mine': radix is given beside switch: give one of them",
+        ),
+        (
             {"network": {"candidate": [{**OWN, "layout": "rail-only"}]}},
             r"network\.candidate 'mine': rail-only takes no oversubscription: leave it out",
         ),
@@ -278,7 +282,10 @@ def test_names_of_networks():
         found = network_candidates(case_of(read_spec(spec(candidates=candidates, network={"candidate": [OWN]}))))
         assert [each.name for each in found] == names
     every = network_candidates(case_of(read_spec(spec(network={"candidate": [OWN]}))))
-    assert [each.name for each in every][-2:] == ["photonic rails", "mine"] and len(every) == 9
+    assert [each.name for each in every][-2:] == ["photonic rails", "mine"] and len(every) == 10
+    for network in ({"radix": 64}, {"switch": "QM9700"}):  # whose switches are said: none of another generation
+        said = network_candidates(case_of(read_spec(spec(network=network))))
+        assert [each.name for each in said] == [each.name for each in every[:-1] if not each.switch]
 
 
 # What people type
@@ -629,6 +636,7 @@ EFFECTS = {  # a value of each key that changes what a plan says
 }
 ELSEWHERE = {  # keys whose effect another test has, and why others have none
     **dict.fromkeys(("cluster.racks", "cluster.budget", "cluster.power", "cluster.use"), "in test_plan.py"),
+    **dict.fromkeys(("network.candidate.rails", "network.candidate.switch"), "in test_plan.py"),
     **dict.fromkeys(("find.gpus", "find.cost", "find.days"), "in test_plan_find.py"),
     **dict.fromkeys(("uncertainty.draws", "uncertainty.seed"), "in test_plan_uncertainty.py"),
     "title": "in test_plan_command.py",

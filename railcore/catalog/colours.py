@@ -13,15 +13,15 @@ TIMES = TRAFFIC | {"linear": PASSES["compute"], "attention": "#B0C4DE", "element
 TIMES |= {"bubble": PASSES["backward"], "circuits": "#882255", "optimizer": "#5F5F5F", "straggler": "#6F4E7C"}
 TIMES |= {"once": "#3F3F3F", "other": "#8F8F8F"}  # parts of an iteration
 
-# Of networks, by the first of these words that their name has.
-NETWORKS = {"photonic": _PINK, "HPN": _ORANGE, "rail-only": _VERMILION, "rail-optimized": _BLUE, "SuperPOD": _BLUE}
-NETWORKS |= {"rails + layer": _SKY, "leaves": "#8C6D31", "planes": _ORANGE, "Clos": _GREEN}
+# Of networks: by the first of these kinds whose words are all in their name.
+NETWORKS = {"photonic": _PINK, "rail-only planes": "#E9A06C", "rail-only": _VERMILION, "rail-optimized planes": _SKY}
+NETWORKS |= {"rail-optimized": _BLUE, "rails layer": "#8C6D31", "Clos leaves": _ORANGE, "Clos 102.4T": "#7CCBB2"}
+NETWORKS |= {"Clos": _GREEN}
 
 
 def network_colour(name: str) -> str:
-    """The colour of a network by its name; grey for one of a reader's own. Rail-only in planes is paler."""
-    word = next((word for word in NETWORKS if word.lower() in name.lower()), "")
-    return "#E08A4F" if word == "rail-only" and "plane" in name else NETWORKS.get(word, GREY)
+    """The colour of a network by its name; grey for one of a reader's own."""
+    return next((NETWORKS[kind] for kind in NETWORKS if all(word in name for word in kind.split())), GREY)
 
 
 # Of pages by their use, light and dark; `planner.page.TEXT_PAIRS` says which text stands on which ground.

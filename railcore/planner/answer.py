@@ -22,7 +22,7 @@ from railcore.network.reliability import host_gpus, hosts_to_spare
 from railcore.network.topology.photonic import PhotonicRails, ring_lengths
 from railcore.network.topology.rails import RailFabric
 from railcore.photonics.circuit_search import best_on_circuits
-from railcore.planner.candidates import AnyFabric, Candidate
+from railcore.planner.candidates import AnyFabric, Candidate, switch_books
 from railcore.planner.case import Case, Values
 from railcore.planner.fabrics import limiting_fabric, switching_time
 from railcore.planner.goodput import training_goodput
@@ -108,7 +108,7 @@ class Answer:
 
     name: of the candidate. also: others with the same parts and times. why_same: why they have them.
     note: why there is no such network or no strategy; then the rest is missing.
-    fabric: of all GPUs bought.
+    fabric: of all GPUs bought. switch: of the candidate, in place of the plan's.
     racks: bought.
     design: the best strategies; None where none fits.
     sizing: price and power of racks and network.
@@ -121,6 +121,7 @@ class Answer:
     also: tuple[str, ...] = ()
     why_same: str = ""
     fabric: AnyFabric | None = field(default=None, repr=False)
+    switch: str = field(default="", repr=False)
     racks: int = 0
     design: Design | None = field(default=None, repr=False)
     sizing: Sizing | None = field(default=None, repr=False)
@@ -307,7 +308,8 @@ def sized_answer(case: Case, candidate: Candidate, racks: int) -> Answer:
         "purchase_usd": float(sizing.total_usd),
         "power_w": float(sizing.total_w),
     }
-    return Answer(candidate.name, fabric=fabric, racks=racks, sizing=sizing, numbers=numbers, warnings=fabric.warnings)
+    built: dict[str, Any] = {"fabric": fabric, "switch": candidate.switch, "racks": racks, "warnings": fabric.warnings}
+    return Answer(candidate.name, sizing=sizing, numbers=numbers, **built)
 
 
 def answer_of(case: Case, candidate: Candidate, designs: Designs, racks: int) -> Answer:
@@ -450,5 +452,5 @@ def software_band(case: Case, design: Design) -> tuple[float, float]:
 def parts_table(case: Case, answer: Answer) -> pd.DataFrame:
     """Bill of a candidate's network, line by line; ports of split NICs have their slower rate."""
     assert answer.fabric is not None
-    prices, powers = (book.of_ports(answer.fabric.nic_ports) for book in case.books({}))
+    prices, powers = (book.of_ports(answer.fabric.nic_ports) for book in switch_books(case, answer.switch, {}))
     return bill_table(answer.fabric.parts.bill(), prices, powers).assign(network=answer.name)

@@ -169,11 +169,14 @@ class Case:
             "no public measurement of training was found that tells them apart."
         )
 
-    def radix_of_planes(self, planes: int) -> int:
-        """Ports of a switch at a plane's share of the NIC, over planes. Raises ValueError for a rate that it lacks."""
-        if self.spec.network.radix is not None:
+    def ports_of(self, planes: int = 1, switch: str | None = None) -> int:
+        """Ports of a switch at a plane's share of the NIC, over planes. Raises ValueError for a rate that it lacks.
+
+        switch: of the catalog; None for the plan's, where network.radix counts too.
+        """
+        if switch is None and self.spec.network.radix is not None:
             return self.radix
-        return switch_ports(self.spec.network, self.machine.nic_Bps, planes)
+        return switch_ports(self.spec.network, self.machine.nic_Bps, planes, switch)
 
     @property
     def flops(self) -> float:

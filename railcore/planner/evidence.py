@@ -8,6 +8,7 @@ from railcore import catalog
 from railcore.network.price_books import PriceBook, rows_of_book
 from railcore.network.reliability import failure_rows
 from railcore.planner.answer import Answer
+from railcore.planner.candidates import switch_rows
 from railcore.planner.case import Case
 from railcore.training.machine import FORMATS, Machine, catalog_machine
 from railcore.training.prediction_error import expected_error, published_errors
@@ -40,9 +41,9 @@ def rows_behind(case: Case, answer: Answer, number: str, site_price: bool = Fals
     priced = {_BOOK_FIELDS[line.part] for line in bill}
     scaled = answer.fabric is not None and answer.fabric.nic_ports > 1
     if number in ("network_usd", "purchase_usd", "ownership_usd", "cost_usd", "token_usd"):
-        rows += _rows_used(case.prices, priced, scaled)
+        rows += [*_rows_used(case.prices, priced, scaled), *switch_rows(answer.switch)[:1]]
     if number in ("network_w", "power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg"):
-        rows += _rows_used(case.powers, priced, scaled)
+        rows += [*_rows_used(case.powers, priced, scaled), *switch_rows(answer.switch)[1:]]
     if number in ("purchase_usd", "ownership_usd", "cost_usd", "token_usd") and spec.books.server is None:
         rows.append(box.row("price"))
     if number in ("power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg"):

@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 from railcore import catalog
-from railcore.network.topology.blocks import rail_blocks
+from railcore.network.topology.blocks import pod_blocks, rail_blocks
 from railcore.network.topology.photonic import PhotonicRails
-from railcore.network.topology.rails import RailFabric, rail_only
+from railcore.network.topology.rails import RailFabric, fat_tree, rail_only
 from railcore.training.machine import Machine
 from railcore.training.transformer import Transformer
 
@@ -76,8 +76,14 @@ def switching_time(circuit_switch: str, own_s: float | None) -> float:
 def limiting_fabric(fabric: RailFabric, model: Transformer) -> RailFabric | None:
     """The fabric where it changes the model's times; None where all traffic has the NICs' full rate.
 
-    A full fabric counts for a mixture of experts too: where rails meet, tokens go straight to their experts' rails.
+    A full fabric counts for a mixture of experts too: where rails meet, tokens go straight to their experts' rails. All
+    full ones give the same shares, so that of one switch stands for them.
     """
     rails_meet = fabric.rails == 1 or math.isfinite(fabric.oversubscription)
     full = all(blocks.full for blocks in rail_blocks(fabric))
-    return None if full and not (model.experts and rails_meet) else fabric
+    if not (model.experts and rails_meet):
+        return None if full else fabric
+    if not full or not all(blocks.full for blocks in pod_blocks(fabric)):
+        return fabric
+    links = {name: getattr(fabric, name) for name in ("nic_Bps", "hb_Bps", "hb_switches")}
+    return fat_tree(fabric.gpus, max(4, fabric.gpus + fabric.gpus % 2), fabric.hb_domain_size, **links)

@@ -25,10 +25,29 @@ def link_switch(network: NetworkSpec, rate_Bps: float) -> str:
     return network.switch or usual_switch(link_technology(network), rate_Bps)
 
 
-def switch_ports(network: NetworkSpec, nic_Bps: float, planes: int = 1) -> int:
-    """Ports of that switch at a plane's share of the NIC's rate, over planes. Raises ValueError for a rate it lacks."""
-    switch = switch_model(link_switch(network, nic_Bps))
-    return switch.ports * switch.ports_of_interface(nic_Bps / planes) // planes
+def switch_ports(network: NetworkSpec, nic_Bps: float, planes: int = 1, switch: str | None = None) -> int:
+    """Ports of a switch at a plane's share of the NIC's rate, over planes.
+
+    Parameters
+    ----------
+    network
+        Whose switch it is.
+    nic_Bps, planes
+        Of a NIC, one direction [bytes/s]; over which its ports are split.
+    switch
+        Of the catalog, in place of the network's.
+
+    Returns
+    -------
+    Ports.
+
+    Raises
+    ------
+    ValueError
+        For a rate that the switch lacks.
+    """
+    model = switch_model(switch or link_switch(network, nic_Bps))
+    return model.ports * model.ports_of_interface(nic_Bps / planes) // planes
 
 
 def link_books(spec: Spec, nic_Bps: float) -> tuple[PriceBook, PriceBook]:

@@ -279,6 +279,7 @@ def _candidate(plan: Plan, answer: Answer, draws: bool) -> dict[str, Any]:
         state = "tie"
     return {
         "name": answer.name,
+        "is": plan.about(answer.name),
         "why_same": answer.why_same,
         "note": answer.note,
         "also": list(answer.also),

@@ -104,6 +104,10 @@ class Plan:
         """Number of which the least is best."""
         return rank_number(self.spec)
 
+    def about(self, name: str) -> str:
+        """What a candidate is, in a sentence or two."""
+        return self._candidates[name].about
+
     def place_of(self, name: str) -> int:
         """Place of a candidate among all in their usual order, so that its colour is the same in every scenario."""
         return list(self._candidates).index(name)

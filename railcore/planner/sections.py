@@ -281,7 +281,9 @@ def _parts(plan: Plan) -> Section:
         if answer.numbers:
             row = {"network": answer.name, "tiers": str(getattr(answer.fabric, "tiers", 1))}
             rows.append(row | {NUMBERS[name].label: shown(name, answer.numbers[name]) for name in names})
-    tables = [_table(pd.DataFrame(rows), "Parts and purchase")]
+    names_of = [name for answer in plan.answers for name in (answer.name, *answer.also)]
+    about = pd.DataFrame({"network": names_of, "is": [plan.about(name) for name in names_of]})
+    tables = [_table(pd.DataFrame(rows), "Parts and purchase"), _table(about, "What each network is", "ll")]
     if plan.best is not None:
         bill = plan.bill[plan.bill["candidate"] == plan.best.name]
         columns = {

@@ -302,6 +302,10 @@ class CandidateSpec(SpecSection):
         1.0, description="of the layer over rails, or of a Clos' leaves"
     )
     planes: Count = Field(1, description="over which every NIC's ports are split")
+    rails: Count | None = Field(
+        None, description="by default as many as a host has NICs; of rail-only one for each GPU of an HB domain"
+    )
+    switch: Switch | None = Field(None, description="of the catalog, in place of network.switch")
     radix: Count | None = Field(None, description="ports of a switch, in place of network.radix")
 
 
@@ -320,9 +324,9 @@ class NetworkSpec(SpecSection):
         None, description="ports of a switch at the NIC's rate, in place of the switch's"
     )
     oversubscriptions: list[Annotated[Number, Field(gt=1)]] = Field(
-        [2.0, 4.0], description="of Clos leaves that are tried"
+        [2.0], description="of Clos leaves that are tried; the largest also of the layer over rails"
     )
-    planes: Count = Field(2, description="of rail-only in planes")
+    planes: Count = Field(2, description="of rail-optimized and rail-only in planes; 1 for neither")
     circuit_switch: CircuitSwitch = Field("Piezo (Polatis)", description="of photonic rails")
     nic_ports: Annotated[Whole, Field(ge=2)] = Field(2, description="of a NIC on photonic rails")
     reconfiguration: Duration | None = Field(None, description="of circuits; by default the switch's own")

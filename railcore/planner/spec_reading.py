@@ -203,12 +203,18 @@ def _network_contradictions(network: Mapping[str, Any]) -> Iterator[str]:
         yield "network.candidates is []: give names, or networks of your own in [[network.candidate]]"
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         yield f"network.candidate {name!r} is given more than once: give each a name of its own"
-    unused = {"photonic rails": ("oversubscription", "planes", "radix"), "rail-only": ("oversubscription",)}
+    unused: dict[str, tuple[str, ...]] = {
+        "photonic rails": ("oversubscription", "planes", "rails", "switch", "radix"),
+        "rail-only": ("oversubscription",),
+        "Clos": ("rails",),
+    }
     for candidate in candidates:
         layout = catalog.listed_name(candidate.get("layout"), unused)
         for key in unused[layout] if layout else ():
             if key in candidate:
                 yield f"network.candidate {candidate.get('name')!r}: {layout} takes no {key}: leave it out"
+        if "switch" in candidate and "radix" in candidate:
+            yield f"network.candidate {candidate.get('name')!r}: radix is given beside switch: give one of them"
 
 
 def _message(name: str, faults: list[str]) -> str:

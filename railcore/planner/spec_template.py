@@ -16,7 +16,7 @@ _TABLES = {  # by section: tables in place of a key
         "# [[network.candidate]]  # A network of your own; as many as you like.",
         '# name = "Clos, leaves 3:1"',
         f'# layout = "Clos"                          # {", ".join(LAYOUTS)}',
-        "# oversubscription = 3",
+        "# oversubscription = 3                     # also planes, rails, switch, radix",
         "",
     ),
     "books": (

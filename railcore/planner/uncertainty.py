@@ -21,7 +21,7 @@ from railcore.catalog.distributions import quantile
 from railcore.network.price_books import rows_of_book
 from railcore.network.reliability import failure_rows, host_gpus, rate_and_repair
 from railcore.planner.answer import Answer, EnergyPrices, costed, sizing_of
-from railcore.planner.candidates import Candidate
+from railcore.planner.candidates import Candidate, switch_rows
 from railcore.planner.case import Case, Values
 from railcore.planner.goals import GOALS
 from railcore.planner.goodput import lost_shares
@@ -60,6 +60,8 @@ class Situation:
         """Rows of prices, powers, failures and costs of time that have a range and that the spec does not replace."""
         case, books, operation = self.case, self.case.spec.books, self.case.spec.operation
         rows = [*rows_of_book(case.prices).values(), *rows_of_book(case.powers).values()]
+        for switch in sorted({answer.switch for answer in self._possible}):
+            rows += switch_rows(switch)
         electricity = self.site.usd_per_J if operation.electricity is None else operation.electricity
         replaced: list[tuple[str, str, str, Any]] = [
             ("platforms", case.rack.name, "price", books.server),

@@ -33,11 +33,20 @@ class Blocks(NamedTuple):
 
 
 class PodBlocks(NamedTuple):
-    """Blocks of whole rails of a tier, below an any-to-any layer: by block its rails, and its uplinks in a plane."""
+    """Blocks of whole rails of a tier, below an any-to-any layer: by block its rails, and its uplinks in a plane.
+
+    rail_size: endpoints of the largest rail.
+    """
 
     tier: int
     rails: Ints
     uplinks: Floats
+    rail_size: int
+
+    @property
+    def full(self) -> bool:
+        """Whether as many links lead out of each block as endpoints lie below it."""
+        return bool((self.rails * self.rail_size <= self.uplinks).all())
 
 
 @lru_cache(maxsize=64)
@@ -65,12 +74,12 @@ def rail_blocks(fabric: RailFabric) -> tuple[Blocks, ...]:
 @lru_cache(maxsize=64)
 def pod_blocks(fabric: RailFabric) -> tuple[PodBlocks, ...]:
     """The blocks of whole pods, by tier: traffic between rails leaves them upwards. None without a layer over rails."""
-    layout = fabric.layout
+    layout, size = fabric.layout, int(rail_size(fabric.gpus, fabric.hb_domain_size, fabric.rails))
     rails = np.array([len(pod) for pod in rails_of_pods(fabric)])
     blocks = []
     for tier in range(int(layout.pod_tier), int(layout.tiers)):
         if tier > layout.pod_tier:
-            cuts = even_cuts(rails.size, -int(-rails.size // layout.down[tier - 1]))
+            cuts = even_cuts(rails.size, -int(-rails.size // layout.most[tier - 1]))
             rails = np.add.reduceat(rails, cuts[:-1])
-        blocks.append(PodBlocks(tier, rails, np.full(rails.size, fabric.block_uplinks(tier))))
+        blocks.append(PodBlocks(tier, rails, np.full(rails.size, fabric.block_uplinks(tier)), size))
     return tuple(blocks)

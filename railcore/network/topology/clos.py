@@ -8,11 +8,15 @@ Every switch of tier i < top has d = k/2 ports down and k/2 up (d = k s / (1 + s
 top switch has k ports down. A block of tier i joins n blocks of tier i - 1. Take the n switches at the same place in
 these blocks, each with u uplinks: they share ceil(u / w) switches of tier i. A trunk of w = floor(d / n) links joins
 each of them to each of those. Every child spreads its uplinks in the same way, so each tier carries what its children
-send, and the network has full bisection where s = 1, however raggedly it is filled."""
+send, and the network has full bisection where s = 1, however raggedly it is filled.
+
+Scalable units are blocks that are kept smaller than their ports allow (`fan_in`: hosts of a leaf, leaves of a group):
+NVIDIA's GB200 has a leaf for each rack and rail, and groups of eight leaves. A trunk into such a block is the widest
+that divides the uplinks, so that all its switches are alike."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -104,6 +108,7 @@ class ClosLayout(Pods):
     blocks: by tier, tier 1 first.
     fan_in: children of a block, by tier.
     down: ports of a switch that face down, by tier.
+    most: children of a block at most, by tier: its ports down, or fewer in scalable units.
     ratios: oversubscription by tier.
     """
 
@@ -111,7 +116,17 @@ class ClosLayout(Pods):
     blocks: list[Numbers]
     fan_in: list[Numbers]
     down: list[Numbers]
+    most: list[Numbers]
     ratios: Sequence[float | Numbers]
+
+    def trunk(self, tier: int, uplinks: Numbers | float) -> Numbers:
+        """Links that join two switches, the upper one of `tier`; the lower one has so many uplinks."""
+        width = np.maximum(floor_div(self.down[tier - 1], self.fan_in[tier - 1]), 1)
+        if np.all(self.most[tier - 1] >= self.down[tier - 1]):
+            return width
+        while np.any(uneven := np.asarray(uplinks) % width > 0):  # of a scalable unit: ends at 1
+            width = width - uneven
+        return width
 
     def uplinks(self, tier: int, downlinks: Numbers | float) -> Numbers:
         """Uplinks of a switch of `tier` with so many downlinks: ceil(downlinks / s), none at the top."""
@@ -183,30 +198,46 @@ def rail_size(gpus: int | Ints, hb_domain_size: int | Ints, rails: int | Ints) -
     return (full * ceil_div(hb_domain_size, rails) + ceil_div(last, rails)).astype(np.int64)
 
 
-def _ratio(within: tuple[float, ...], tier: int) -> float:
-    """Oversubscription of a tier within a rail, 1 where none is given."""
-    return within[tier - 1] if tier <= len(within) else 1.0
+class Rules(NamedTuple):
+    """How blocks are made, the same for all fabrics of an array.
+
+    ratios: oversubscription of the tiers within a rail, tier 1 first; 1 beyond.
+    fan_in: of scalable units: hosts of a leaf, leaves of a group, ... at most, tier 1 first; beyond as many as fit.
+    one_pod: whether blocks above the leaves hold leaves of any rails, in place of pods of whole rails under a layer.
+    """
+
+    ratios: tuple[float, ...] = ()
+    fan_in: tuple[int, ...] = ()
+    one_pod: bool = False
+
+    def ratio(self, tier: int) -> float:
+        """Oversubscription of a tier within a rail."""
+        return self.ratios[tier - 1] if tier <= len(self.ratios) else 1.0
+
+    def most(self, tier: int | Ints, ports: Numbers) -> Numbers:
+        """Children of a block of a tier at most, whose switches have so many ports down."""
+        return np.minimum(ports, np.array([*self.fan_in, np.inf])[np.minimum(tier, len(self.fan_in) + 1) - 1])
 
 
-def _pods(size: Numbers, rails: Numbers, k: Numbers, s: Numbers, share: Numbers, within: tuple[float, ...]) -> Pods:
+def _pods(size: Numbers, rails: Numbers, k: Numbers, s: Numbers, share: Numbers, rules: Rules) -> Pods:
     """Pods of fabrics of `rails` rails of `size` endpoints: the head of a pod is the lowest tier that holds a rail.
 
     Where all rails fit under switches with all ports down, there is one pod and no layer above it. share: rails of a
     switch, where a rail is one switch without a layer above; 0 for as many as fit.
     """
     layered = np.isfinite(s)
-    if np.any((down_ports(k, max(within)) >= k) | (layered & (down_ports(k, s) >= k))):
+    if np.any((down_ports(k, max(rules.ratios, default=1.0)) >= k) | (layered & (down_ports(k, s) >= k))):
         raise ValueError("oversubscription leaves no port facing up: lower it, or give math.inf for no layer")
-    leaves = ceil_div(size, down_ports(k, _ratio(within, 1)))  # of a rail of several leaves
+    leaves = ceil_div(size, rules.most(1, down_ports(k, rules.ratio(1))))  # of a rail of several leaves
     pod_tier, held = np.zeros(k.shape, np.int64), np.ones_like(k)
     tier, under_port = 0, np.ones_like(k)  # endpoints (tier 1) or leaves below one port of a switch of the tier
     while np.any(higher := pod_tier == 0):
         tier += 1
         if tier > 2:
-            under_port = under_port * down_ports(k, _ratio(within, tier - 1))
+            under_port = under_port * rules.most(tier - 1, down_ports(k, rules.ratio(tier - 1)))
         rail = size if tier == 1 else leaves
-        in_block = floor_div(down_ports(k, s) * under_port, rail)
-        in_block = np.where(floor_div(k * under_port, rail) >= rails, rails, np.minimum(in_block, rails))
+        in_block, last = (floor_div(rules.most(tier, ports) * under_port, rail) for ports in (down_ports(k, s), k))
+        in_block = np.where(last >= rails, rails, 0 if rules.one_pod else np.minimum(in_block, rails))
         here = higher & (in_block >= 1)
         pod_tier[here] = tier
         held = np.where(here, in_block, held)
@@ -220,40 +251,41 @@ def _pods(size: Numbers, rails: Numbers, k: Numbers, s: Numbers, share: Numbers,
     pods = ceil_div(rails, np.where(layered, held, np.minimum(share, rails)))
     above, blocks = layered & (pods > 1), pods
     tiers = pod_tier + above
-    while np.any(more := above & (blocks > k)):
-        tiers, blocks = tiers + more, np.where(more, ceil_div(blocks, down_ports(k, 1)), blocks)
+    while np.any(more := above & (blocks > rules.most(tiers, k))):
+        blocks = np.where(more, ceil_div(blocks, rules.most(tiers, down_ports(k, 1))), blocks)
+        tiers = tiers + more
     alone = ~layered & (size == 1)  # one HB domain: a rail has no second endpoint to reach
     return Pods(pod_tier, np.where(alone, 0, tiers), pods, ceil_div(rails, pods), np.where(pod_tier == 1, 1, leaves))
 
 
-def _clos_above(children: Numbers, down: list[Numbers]) -> tuple[list[Numbers], list[Numbers]]:
+def _clos_above(children: Numbers, most: list[Numbers]) -> tuple[list[Numbers], list[Numbers]]:
     """Blocks of each tier of a Clos over so many children (one block at the top), and the children of a block."""
     blocks: list[Numbers] = []
     fan_in: list[Numbers] = []
-    for tier, ports in enumerate(down, start=1):
-        blocks.append(np.ones_like(children) if tier == len(down) else ceil_div(children, ports))
+    for tier, of_block in enumerate(most, start=1):
+        blocks.append(np.ones_like(children) if tier == len(most) else ceil_div(children, of_block))
         fan_in.append(ceil_div(children, blocks[-1]))
         children = blocks[-1]
     return blocks, fan_in
 
 
-def _layout(
-    size: Numbers, rails: Numbers, k: Numbers, s: Numbers, pods_of: Pods, within: tuple[float, ...]
-) -> ClosLayout:
+def _layout(size: Numbers, rails: Numbers, k: Numbers, s: Numbers, pods_of: Pods, rules: Rules) -> ClosLayout:
     """Layout of fabrics with equal pod_tier and tiers: leaves, the Clos of a pod, and the Clos above the pods."""
     pod_tier, tiers = int(pods_of.pod_tier.flat[0]), int(pods_of.tiers.flat[0])
-    inside: list[float | Numbers] = [_ratio(within, tier) for tier in range(1, pod_tier)]
+    inside: list[float | Numbers] = [rules.ratio(tier) for tier in range(1, pod_tier)]
     ratios = [*inside, s, *[1.0] * (tiers - pod_tier)]
     down = [k if tier == tiers else down_ports(k, ratio) for tier, ratio in enumerate(ratios, start=1)]
+    most = [rules.most(tier, ports) for tier, ports in enumerate(down, start=1)]
     pods, in_pod, leaves = pods_of.pods, pods_of.rails_per_pod, pods_of.leaves_per_rail
     if pod_tier == 1:
         hosts, lowest = in_pod * size, pods
     else:
         hosts, lowest = ceil_div(size, leaves), rails * leaves
-    blocks_of_pod, fan_in_pod = _clos_above(in_pod * leaves, down[1:pod_tier])
-    above, fan_in_above = _clos_above(pods, down[pod_tier:])
-    blocks, fan_in = [lowest, *(pods * count for count in blocks_of_pod), *above], [hosts, *fan_in_pod, *fan_in_above]
-    return ClosLayout(pod_tier, tiers, pods, in_pod, leaves, hosts, blocks, fan_in, down, ratios)
+    blocks_of_pod, children_of_pod = _clos_above(in_pod * leaves, most[1:pod_tier])
+    above, children_above = _clos_above(pods, most[pod_tier:])
+    blocks = [lowest, *(pods * count for count in blocks_of_pod), *above]
+    children = [hosts, *children_of_pod, *children_above]
+    return ClosLayout(pod_tier, tiers, pods, in_pod, leaves, hosts, blocks, children, down, most, ratios)
 
 
 def clos_layout(
@@ -262,7 +294,7 @@ def clos_layout(
     radix: int,
     oversubscription: float,
     rails_per_switch: int | None,
-    tier_oversubscription: tuple[float, ...],
+    rules: Rules,
 ) -> ClosLayout:
     """Tiers, pods and blocks of one fabric.
 
@@ -275,8 +307,8 @@ def clos_layout(
     rails_per_switch
         Rails that share a switch (in VLANs) where a rail is one switch and there is no layer above; None for as many
         as fit.
-    tier_oversubscription
-        Oversubscription of the tiers within a rail, tier 1 first.
+    rules
+        Of its blocks.
 
     Returns
     -------
@@ -284,8 +316,7 @@ def clos_layout(
     """
     numbers = rail_size, rails, radix, oversubscription, rails_per_switch or 0
     size, count, k, s, share = (np.asarray(number, float) for number in numbers)
-    ratios = tier_oversubscription or (1.0,)
-    return _layout(size, count, k, s, _pods(size, count, k, s, share, ratios), ratios)
+    return _layout(size, count, k, s, _pods(size, count, k, s, share, rules), rules)
 
 
 def _layout_parts(layout: ClosLayout, endpoints: Numbers) -> tuple[Numbers, Numbers]:
@@ -297,10 +328,10 @@ def _layout_parts(layout: ClosLayout, endpoints: Numbers) -> tuple[Numbers, Numb
     heads = [(np.ones_like(endpoints), layout.uplinks(1, layout.hosts_per_leaf))]
     for tier in range(2, layout.tiers + 1):
         fan_in = layout.fan_in[tier - 1]
-        trunk = np.maximum(floor_div(layout.down[tier - 1], fan_in), 1)
         wires = sum((many * uplinks for many, uplinks in heads), np.zeros_like(endpoints))
         heads_above = []
         for many, uplinks in heads:
+            trunk = layout.trunk(tier, uplinks)
             full = floor_div(uplinks, trunk)
             rest = uplinks - full * trunk
             heads_above += [(many * full, layout.uplinks(tier, fan_in * trunk))]
@@ -321,6 +352,8 @@ def rail_parts(
     rails_per_switch: ArrayLike | None = 1,
     planes: ArrayLike = 1,
     tier_oversubscription: tuple[float, ...] = (),
+    fan_in: tuple[int, ...] = (),
+    one_pod: bool = False,
 ) -> Parts:
     """Whole parts of rail networks, one for each element of the broadcast arguments.
 
@@ -341,6 +374,10 @@ def rail_parts(
         Every NIC port and switch port is split into so many slower ones, each in a network of its own.
     tier_oversubscription
         Oversubscription of the tiers within a rail, tier 1 first.
+    fan_in
+        Of scalable units: hosts of a leaf, leaves of a group, ... at most, tier 1 first; beyond it as many as fit.
+    one_pod
+        Whether blocks above the leaves hold leaves of any rails, not pods of whole rails; at oversubscription 1.
 
     Returns
     -------
@@ -362,12 +399,15 @@ def rail_parts(
     )
     shape, flat = arguments[0].shape, [array.ravel() for array in arguments]
     within = checked_oversubscription(tier_oversubscription or 1.0, "tier_oversubscription")
-    ratios, rows = tuple(np.atleast_1d(within).tolist()), flat[0].size
+    if one_pod and not np.all(arguments[3] == 1):
+        raise ValueError(f"one_pod is True at oversubscription {oversubscription!r}: give 1, or pods of whole rails")
+    units, rows = tuple(whole("fan_in", fan_in).tolist()) if fan_in else (), flat[0].size
+    rules = Rules(tuple(np.atleast_1d(within).tolist()), units, one_pod)
     tiers, ports = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     groups = []
     for start in range(0, rows, _BLOCK):  # blocks that stay in the cache of the processor are faster
         here = slice(start, start + _BLOCK)
-        tiers[here], ports[here], of_block = _block_parts([array[here] for array in flat], ratios)
+        tiers[here], ports[here], of_block = _block_parts([array[here] for array in flat], rules)
         groups += [(start + index, switches, links) for index, switches, links in of_block]
     by_tier = np.zeros((2, max(tiers.max(initial=0), 1), rows), np.int64)
     for index, *counts in groups:
@@ -380,18 +420,18 @@ _BLOCK = 1 << 15
 Group = tuple[NDArray[np.intp], Numbers, Numbers]
 
 
-def _block_parts(block: list[np.ndarray], within: tuple[float, ...]) -> tuple[Ints, Ints, list[Group]]:
+def _block_parts(block: list[np.ndarray], rules: Rules) -> tuple[Ints, Ints, list[Group]]:
     """Tiers and ports of fabrics, and by group of equal pod_tier and tiers: row numbers, switches, links."""
     gpus, domain, radix, s, rails, share, planes = block
     domain = np.minimum(domain, gpus)
     rails = np.minimum(rails, domain)
     size, count, k = rail_size(gpus, domain, rails).astype(float), rails.astype(float), (radix * planes).astype(float)
-    every = _pods(size, count, k, s, share, within)
+    every = _pods(size, count, k, s, share, rules)
     kinds, groups = every.pod_tier * 64 + every.tiers, []
     for kind in np.unique(kinds):
         at = np.flatnonzero(kinds == kind)
         pods = Pods(*(array[at] for array in vars(every).values()))
-        layout = _layout(size[at], count[at], k[at], s[at], pods, within)
+        layout = _layout(size[at], count[at], k[at], s[at], pods, rules)
         switches, links = _layout_parts(layout, gpus[at].astype(float))
         groups.append((at, switches * planes[at], links * planes[at]))
     return every.tiers, k.astype(np.int64), groups

@@ -142,7 +142,7 @@ class FailedPart:
         """Links out of a leaf, and those of a trunk to a spine."""
         layout: Any = self.fabric.layout  # type: ignore[union-attr]
         of_leaf = float(layout.uplinks(1, layout.hosts_per_leaf))
-        return of_leaf, min(max(float(layout.down[1] // layout.fan_in[1]), 1.0), of_leaf)
+        return of_leaf, min(float(layout.trunk(2, of_leaf)), of_leaf)
 
     @property
     def _leaf_is_cut(self) -> bool:

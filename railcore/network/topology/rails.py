@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from railcore import catalog
 from railcore.catalog.arguments import Count, Few, Listed, NonNegativeInt, PositiveBandwidth, Unbounded, checked
 from railcore.catalog.derived_fields import derive, given
-from railcore.network.topology.clos import ClosLayout, Parts, clos_layout, rail_parts, rail_size
+from railcore.network.topology.clos import ClosLayout, Parts, Rules, clos_layout, rail_parts, rail_size
 
 if TYPE_CHECKING:
     import networkx as nx
 
+_GROUPS = 5  # sizes of groups that are tried, each half of the one before
 _DEFAULT_PLATFORM = "DGX H100"  # of the catalog: bandwidths of a fabric that is given none
 
 
@@ -103,6 +104,9 @@ class RailFabric(HBDomains):
         as many as fit.
     planes: networks that every NIC's ports are split over, each at 1/planes of the speed.
     tier_oversubscription: of the tiers within a rail, tier 1 first.
+    fan_in: of scalable units: hosts of a leaf, leaves of a group, ... at most, tier 1 first.
+    one_pod: whether blocks above the leaves hold leaves of any rails, as vendors build it, in place of pods of whole
+        rails under a layer; at oversubscription 1.
 
     Raises ValueError naming the argument that is out of range.
     """
@@ -113,6 +117,8 @@ class RailFabric(HBDomains):
     rails_per_switch: Count | None = 1
     planes: Few = 1
     tier_oversubscription: tuple[float, ...] = ()
+    fan_in: tuple[int, ...] = ()
+    one_pod: bool = False
     made_by = "rail_only(gpus, hb_domain_size, radix), rail_optimized(...) or fat_tree(endpoints, radix)"
 
     def __post_init__(self) -> None:
@@ -124,13 +130,15 @@ class RailFabric(HBDomains):
     def layout(self) -> ClosLayout:
         """Tiers, pods and blocks of one plane."""
         size = int(rail_size(self.gpus, self.hb_domain_size, self.rails))
-        ratios = (self.oversubscription, self.rails_per_switch, self.tier_oversubscription)
-        return clos_layout(size, self.rails, self.radix * self.planes, *ratios)
+        rules = Rules(self.tier_oversubscription, self.fan_in, self.one_pod)
+        ports = self.radix * self.planes
+        return clos_layout(size, self.rails, ports, self.oversubscription, self.rails_per_switch, rules)
 
     @cached_property
     def parts(self) -> Parts:
         """Whole parts, all planes together, in closed form."""
-        names = "gpus hb_domain_size radix oversubscription rails rails_per_switch planes tier_oversubscription"
+        names = "gpus hb_domain_size radix oversubscription rails rails_per_switch planes"
+        names += " tier_oversubscription fan_in one_pod"
         return rail_parts(**{name: getattr(self, name) for name in names.split()})
 
     @property
@@ -214,7 +222,23 @@ class RailFabric(HBDomains):
     @checked
     def with_layer(self, oversubscription: Unbounded) -> "RailFabric":
         """The same cluster with another any-to-any layer over its rails."""
-        return replace(self, oversubscription=oversubscription, rails_per_switch=1)
+        one_pod = self.one_pod and oversubscription == 1
+        return replace(self, oversubscription=oversubscription, rails_per_switch=1, one_pod=one_pod)
+
+
+def fewest_switches(fabric: RailFabric) -> RailFabric:
+    """The fabric with groups of as many leaves as take the fewest switches, then the fewest links.
+
+    As few groups as possible leave ports of their spines free where leaves do not divide them: 33 leaves below 64 ports
+    take half of each. Smaller groups, of powers of 2, have several links to each spine. One group or tier stays as it
+    is.
+    """
+    if fabric.tiers < 3:
+        return fabric
+    ports = fabric.radix * fabric.planes
+    sizes = [ports // 2**step for step in range(1, _GROUPS + 1) if ports // 2**step >= 2]
+    tried = [fabric, *(replace(fabric, fan_in=(ports, size)) for size in sizes)]
+    return min(tried, key=lambda one: (int(one.parts.switches), int(one.parts.links)))
 
 
 def rail_only(gpus: int, hb_domain_size: int, radix: int, **options: Any) -> RailFabric:

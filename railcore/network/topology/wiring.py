@@ -49,7 +49,7 @@ class WireList:
             if members := [rail for rail in pod if rail in rails]:
                 blocks += self.add_pod(plane, members)
         for tier in range(layout.pod_tier + 1, layout.tiers + 1):
-            groups = 1 if tier == layout.tiers else math.ceil(len(blocks) / int(layout.down[tier - 1]))
+            groups = 1 if tier == layout.tiers else math.ceil(len(blocks) / int(layout.most[tier - 1]))
             blocks = [self._block(plane, tier, children, None) for children in _spread(blocks, groups)]
 
     def add_pod(self, plane: int, rails: Sequence[int]) -> list[list[tuple[int, int]]]:
@@ -80,9 +80,8 @@ class WireList:
         """Switches of `tier` over the children: switches at one place in their blocks share a group of switches."""
         layout = self.fabric.layout
         fan_in, heads = int(layout.fan_in[tier - 1]), []
-        trunk = int(layout.down[tier - 1]) // fan_in
         for place, (_, uplinks) in enumerate(children[0]):
-            left = uplinks
+            left, trunk = uplinks, int(layout.trunk(tier, uplinks))
             while left > 0:
                 width = min(trunk, left)
                 switch = self._switch(plane, tier, rail)
