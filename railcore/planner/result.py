@@ -108,10 +108,6 @@ class Plan:
         """What a candidate is, in a sentence or two."""
         return self._candidates[name].about
 
-    def place_of(self, name: str) -> int:
-        """Place of a candidate among all in their usual order, so that its colour is the same in every scenario."""
-        return list(self._candidates).index(name)
-
     def answer(self, name: str) -> Answer:
         """The answer of a candidate, by any of its names. Raises UnknownName."""
         by_name = {label: answer for answer in self.answers for label in (answer.name, *answer.also)}
