@@ -261,7 +261,8 @@ def test_own_networks_switches_and_books():
     for name, fabric in expected.items():
         answer = found.answer(name)
         assert type(answer.fabric) is type(fabric) and answer.fabric.parts.bill() == fabric.parts.bill()
-        assert getattr(answer.fabric, "rails", None) == getattr(fabric, "rails", None)
+        if answer.name == name:  # not merged with another of the same parts
+            assert getattr(answer.fabric, "rails", None) == getattr(fabric, "rails", None)
         alone = fabric_cost(fabric, *(of_large_switch(books) if name == "next" else books))
         ours = [answer.numbers["network_usd"], answer.numbers["network_w"]]
         assert ours == pytest.approx([alone["cost_usd"], alone["power_w"]])

@@ -61,7 +61,7 @@ def test_usual_switches_carry_their_links():
 def test_planes_keep_the_switch_of_the_nic():
     faster = read_spec(spec("InfiniBand") | {"cluster": {"platform": "DGX H100", "gpus": 2048, "nic": "800 Gbps"}})
     found = case_of(faster)
-    assert (found.switch, found.radix, found.radix_of_planes(2)) == ("Q3400-RA", 144, 72)
+    assert (found.switch, found.radix, found.ports_of(2)) == ("Q3400-RA", 144, 72)
 
 
 def test_a_switch_of_another_technology_is_refused():
