@@ -132,6 +132,27 @@ def test_importing_the_package_loads_no_model(installed):
     assert installed("-c", code).stdout == "railcore\n"
 
 
+# What no plan needs; pandas imports pyarrow where it is installed.
+HEAVY = ["networkx", "scipy.special", "scipy.optimize", "scipy.sparse", "scipy.spatial", "matplotlib", "jinja2"]
+HEAVY += ["dask", "distributed", "tqdm", "jsonschema", "railcore.siting.candidates", "railcore.planner.sweeping"]
+JOB = '[cluster]\nplatform = "DGX H100"\ngpus = 64\n[job]\nmodel = "Llama-3 8B"\nbatch = 64\n'
+JOB += 'search = {context = 1, placement = "tensor first", micro_batch = 1}\n'
+SEARCHING = ["numba", "pandas", "pydantic", "railcore.strategies.parts"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["plan", "job.toml"]], ids=" ".join)
+def test_a_command_imports_what_it_uses(tmp_path, arguments):
+    (tmp_path / "job.toml").write_text(JOB)
+    code = "import sys, railcore.__main__ as program\ntry:\n    program.main(sys.argv[1:])\nfinally:\n"
+    code += "    print('imported', *(name for name in sys.modules), file=sys.stderr)"
+    command = [sys.executable, "-c", code, *arguments]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("COV")} | {"RAILCORE_NO_JIT": "1"}
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=env | {"PYTHONPATH": str(files.ROOT)})
+    imported = set(run.stderr.partition("imported ")[2].split())
+    assert "railcore" in imported
+    assert not imported & {*HEAVY, *(SEARCHING if "--help" in arguments else [])}
+
+
 def test_readme_is_short_and_has_short_examples():
     assert len([word for word in README.split() if re.search(r"\w", word)]) <= 900
     short = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)

@@ -10,9 +10,8 @@ GPUs and the network pass nothing on.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 
@@ -107,14 +106,16 @@ class Server:
         remedy = f"take {counted(pcie_switches_needed(self), 'switches')} or fewer lanes for each part"
         return (f"{needs} and has {self.switch_lanes}: {remedy}",)
 
-    def graph(self) -> nx.Graph:
+    def graph(self) -> "nx.Graph":
         """The server as a graph, as the module describes it."""
+        import networkx as nx  # only where a graph is asked for
+
         graph = nx.Graph(name=self.name)
         self._add_hb(graph)
         self._add_pcie(graph)
         return graph
 
-    def _add_hb(self, graph: nx.Graph) -> None:
+    def _add_hb(self, graph: "nx.Graph") -> None:
         board_gpus = self.gpus // self.baseboards
         for gpu in range(self.gpus):
             graph.add_node(f"GPU {gpu}", kind="gpu", board=gpu // board_gpus + 1, number=gpu)
@@ -129,11 +130,11 @@ class Server:
         for a, b in combinations(range(self.gpus), 2):
             self._join_hb(graph, f"GPU {a}", f"GPU {b}", self.mesh_links)
 
-    def _join_hb(self, graph: nx.Graph, a: str, b: str, links: int) -> None:
+    def _join_hb(self, graph: "nx.Graph", a: str, b: str, links: int) -> None:
         if links:
             graph.add_edge(a, b, kind="hb", links=links, bandwidth_Bps=links * self.hb_link_Bps)
 
-    def _add_pcie(self, graph: nx.Graph) -> None:
+    def _add_pcie(self, graph: "nx.Graph") -> None:
         link = {"kind": "pcie", "links": self.pcie_lanes, "bandwidth_Bps": self.pcie_Bps}
         for number in range(1, self.pcie_switches + 1):
             graph.add_node(f"PCIe switch {number}", kind="pcie", board=None, number=number)
@@ -225,7 +226,7 @@ class PartBandwidth:
     text: str
 
 
-def part_bandwidth(graph: nx.Graph, source: str, target: str, kinds: Sequence[str] = SERVER_LINKS) -> PartBandwidth:
+def part_bandwidth(graph: "nx.Graph", source: str, target: str, kinds: Sequence[str] = SERVER_LINKS) -> PartBandwidth:
     """Bandwidth from one part of a server to another: max-flow, which equals the smallest cut.
 
     Parameters
@@ -245,6 +246,8 @@ def part_bandwidth(graph: nx.Graph, source: str, target: str, kinds: Sequence[st
         A part that the server lacks, twice the same part, or another kind.
     """
     _check_parts(graph, [(source, target)])
+    import networkx as nx
+
     capacity = nx.DiGraph()
     capacity.add_nodes_from((source, target))
     for a, b in _arcs(graph, kinds, (source, target)):
@@ -256,7 +259,7 @@ def part_bandwidth(graph: nx.Graph, source: str, target: str, kinds: Sequence[st
     return PartBandwidth(float(value), cut, bottleneck_text(graph, cut))
 
 
-def bottleneck_text(graph: nx.Graph, edges: Iterable[Edge]) -> str:
+def bottleneck_text(graph: "nx.Graph", edges: Iterable[Edge]) -> str:
     """Links in words: "NVSwitch 1-1 to NVSwitch 2-1 and 3 more, 16 links"."""
     if not (edges := list(edges)):
         return "not joined"
@@ -266,7 +269,7 @@ def bottleneck_text(graph: nx.Graph, edges: Iterable[Edge]) -> str:
     return f"{a} to {b}{f' and {len(more)} more' if more else ''}, {counted(links, unit)}"
 
 
-def flow_bandwidths(graph: nx.Graph, flows: Sequence[Edge], kinds: Sequence[str] = SERVER_LINKS) -> pd.DataFrame:
+def flow_bandwidths(graph: "nx.Graph", flows: Sequence[Edge], kinds: Sequence[str] = SERVER_LINKS) -> pd.DataFrame:
     """Rates of several flows at the same time that share links fairly, each over all its paths.
 
     Rates are max-min fair over all routings, unlike those of `transport.sharing.fair_sharing`: the lowest rate is as
@@ -324,15 +327,17 @@ def compare_servers(servers: Sequence[Server]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["server", "case", "bandwidth_Bps", "bottleneck"])
 
 
-def link_table(graph: nx.Graph) -> pd.DataFrame:
+def link_table(graph: "nx.Graph") -> pd.DataFrame:
     """Links of a server: columns from, to, kind, links (lanes of PCIe), bandwidth_Bps (one direction)."""
+    import networkx as nx
+
     return nx.to_pandas_edgelist(graph, "from", "to")[["from", "to", "kind", "links", "bandwidth_Bps"]]
 
 
 class _FlowProblem:
     """Linear program of several flows: a variable for each flow and arc that it may take; the last one is the rate."""
 
-    def __init__(self, graph: nx.Graph, flows: list[Edge], kinds: Sequence[str]):
+    def __init__(self, graph: "nx.Graph", flows: list[Edge], kinds: Sequence[str]):
         self.ways = [(flow, arc) for flow, ends in enumerate(flows) for arc in _arcs(graph, kinds, ends)]
         self.arcs = list(dict.fromkeys(arc for _, arc in self.ways))
         self.capacity = np.array([graph.edges[arc]["bandwidth_Bps"] for arc in self.arcs])
@@ -373,7 +378,7 @@ class _FlowProblem:
         return significant(rate), limited, arcs
 
 
-def _arcs(graph: nx.Graph, kinds: Sequence[str], ends: Edge) -> list[Edge]:
+def _arcs(graph: "nx.Graph", kinds: Sequence[str], ends: Edge) -> list[Edge]:
     """Arcs that a flow may take: links of these kinds in both directions, through no other GPU or network."""
     for kind in kinds:
         one_of("kinds", kind, SERVER_LINKS)
@@ -385,7 +390,7 @@ def _arcs(graph: nx.Graph, kinds: Sequence[str], ends: Edge) -> list[Edge]:
     return arcs
 
 
-def _check_parts(graph: nx.Graph, flows: Sequence[Edge]) -> None:
+def _check_parts(graph: "nx.Graph", flows: Sequence[Edge]) -> None:
     for source, target in flows:
         for part in (source, target):
             if part not in graph:

@@ -9,7 +9,6 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.special import pdtrik
 
 from railcore import catalog
 from railcore.catalog import Value
@@ -21,6 +20,7 @@ from railcore.network.topology.rails import RailFabric, rail_only, rail_optimize
 RATES = ("low", "value", "high")  # of the catalog's rows
 STOPS = ("what cuts GPUs off", "every part")  # what counts as a stop of a job
 COVERED = 0.99  # of the time, by the spares that are named
+_TAIL = 40  # standard deviations of hosts down, beyond which nothing is left
 Row = tuple[str, str, float, float, float, float]  # of _COLUMNS
 _BELOW = ("tier-1 switch", "host link", "host transceiver")  # between a NIC and its first switch
 _COLUMNS = ["part", "kind", "count", "gpus_stopped", "gpus_slowed", "share_lost"]
@@ -340,8 +340,12 @@ def hosts_to_spare(down: float, covered: float = COVERED) -> int:
     at_least("down", down)
     if not 0 < covered < 1:
         raise ValueError(f"covered is {covered}: give a share of the time between 0 and 1, such as 0.99")
-    # The gamma function continues the sum between whole numbers; a hair less keeps an exact one from the next number.
-    return max(int(np.ceil(pdtrik(covered, down) - 1e-9)), 0) if np.exp(-down) < covered else 0
+    if not down:
+        return 0
+    hosts = np.arange(1, int(down + _TAIL * np.sqrt(down) + _TAIL))
+    shares = np.exp(np.cumsum([-down, *(np.log(down) - np.log(hosts))]))
+    # A hair less keeps a share that is reached exactly from the next number.
+    return int(np.searchsorted(np.cumsum(shares / shares.sum()), covered * (1 - 1e-12)))
 
 
 def mean_time_between_failures(events_per_year: float) -> float:

@@ -1,6 +1,6 @@
 """Best strategies on photonic rails, by the closed form of `estimate`: one strategy for each time of a change."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +14,8 @@ from railcore.photonics.simulation import Ports
 from railcore.photonics.stage_program import DEFAULT_STEP, StepOptions
 from railcore.strategies.labels import strategy_label
 from railcore.strategies.parts import search
+from railcore.strategies.result import SearchResult
+from railcore.strategies.slower_networks import search_slower
 from railcore.strategies.space import strategy_blocks
 from railcore.strategies.splits import divisors
 from railcore.training.iteration import iteration_times
@@ -22,7 +24,7 @@ from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES
 from railcore.training.rank_order import group_levels
 from railcore.training.runtime import Runtime, checked_offload
 from railcore.training.software import as_runtime
-from railcore.training.strategy_columns import STRATEGY_COLUMNS, column_numbers
+from railcore.training.strategy_columns import STRATEGY_COLUMNS
 from railcore.training.transformer import Transformer, as_model
 from railcore.training.unique_rows import Columns
 
@@ -45,6 +47,7 @@ def best_on_circuits(
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
     rings: Literal["any", "even", "none"] = "any",
+    fastest: SearchResult | None = None,
     **limits: int | str | Sequence,
 ) -> pd.DataFrame:
     """The strategy with the shortest iteration on photonic rails, for each time of a change of circuits.
@@ -63,6 +66,8 @@ def best_on_circuits(
     rings
         Rings that close on the circuits. "any": all. "even": of an even number of HB domains. "none": of two HB domains
         alone. Strategies with other rings are left out.
+    fastest
+        Search of the same job on `slower_networks.fastest_network`: splits that are too slow there are not searched.
 
     Returns
     -------
@@ -81,7 +86,8 @@ def best_on_circuits(
     away, d = checked_offload(offload), np.asarray(reconfiguration_s, float).ravel()
     best, rows = np.full((d.size, len(TIMES)), np.inf), np.zeros((d.size, len(STRATEGY_COLUMNS)), np.int64)
     fastest_s, left_out = np.inf, dict[str, float]()
-    for electrical_s, columns in _by_electrical_time(model, machine, gpus, global_batch, runtime, away, limits):
+    job = (model, machine, gpus, global_batch, runtime, away, limits)
+    for electrical_s, columns in _by_electrical_time(*job, fastest, lambda: float(best[:, 0].max())):
         fastest_s = min(fastest_s, float(electrical_s[0]))
         if electrical_s[0] > best[:, 0].max():
             break
@@ -122,33 +128,39 @@ def _by_electrical_time(
     runtime: Runtime,
     offload: tuple[str, ...],
     limits: dict[str, Any],
+    fastest: SearchResult | None,
+    most_s: Callable[[], float],
 ) -> Iterator[tuple[Floats, Columns]]:
     """Strategies that fit, in order of their time on electrical rails, some at a time: times and columns.
 
     First those that a search keeps, which are soon there. All others come only where the caller asks for more.
+    With the search on the fastest network the first ones come twice: they tell most_s, beyond which none is needed.
     """
     options: dict[str, Any] = {"offload": offload or "none", "top": _SEARCHED, "only_best": True}
-    best = search(model, machine, gpus, global_batch, runtime, **options, **limits).best
-    searched = {name: column_numbers(name, best[name].to_numpy()) for name in STRATEGY_COLUMNS}
-    yield from _some_at_a_time(best["total_s"].to_numpy(), searched)
-    if len(best) < _SEARCHED:
+    if fastest is None:
+        best = search(model, machine, gpus, global_batch, runtime, **options, **limits).fastest
+    else:
+        yield from _some_at_a_time(search_slower(fastest, machine, 1).fastest)
+        best = search_slower(fastest, machine, below_s=most_s() / global_batch, top=_SEARCHED).fastest
+    yield from _some_at_a_time(best)
+    if best["total_s"].size < _SEARCHED or best["total_s"][-1] > most_s():
         return
     times, parts = [], []
     for block in strategy_blocks(model, machine, gpus, global_batch, runtime, **limits):
         estimate = iteration_times(model, machine, block, runtime, offload)
-        fits = np.flatnonzero(estimate.feasible & (estimate.total_s >= best["total_s"].iloc[-1]))
+        fits = np.flatnonzero(estimate.feasible & (estimate.total_s >= best["total_s"][-1]))
         times.append(estimate.total_s[fits])
         parts.append({name: values[fits] for name, values in block.items()})
     total_s = np.concatenate(times)
     order = np.argsort(total_s, kind="stable")
     columns = {name: np.concatenate([part[name] for part in parts])[order] for name in STRATEGY_COLUMNS}
-    yield from _some_at_a_time(total_s[order], columns)
+    yield from _some_at_a_time(columns | {"total_s": total_s[order]})
 
 
-def _some_at_a_time(total_s: Floats, columns: Columns) -> Iterator[tuple[Floats, Columns]]:
-    for begin in range(0, total_s.size, _AT_A_TIME):
+def _some_at_a_time(rows: Columns) -> Iterator[tuple[Floats, Columns]]:
+    for begin in range(0, rows["total_s"].size, _AT_A_TIME):
         some = slice(begin, begin + _AT_A_TIME)
-        yield total_s[some], {name: values[some] for name, values in columns.items()}
+        yield rows["total_s"][some], {name: rows[name][some] for name in STRATEGY_COLUMNS}
 
 
 def _best_table(

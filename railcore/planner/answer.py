@@ -30,6 +30,7 @@ from railcore.planner.spec import OperationSpec
 from railcore.strategies.labels import strategy_label
 from railcore.strategies.parts import search
 from railcore.strategies.result import SearchResult
+from railcore.strategies.slower_networks import fastest_network, search_slower
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import Machine
 from railcore.training.runtime import Runtime
@@ -147,6 +148,7 @@ class Designs:
     def __init__(self, case: Case) -> None:
         self.case = case
         self._best: dict[Any, Design | None] = {}
+        self._fastest: dict[tuple[int, int, int], SearchResult] = {}
         self._timed: dict[Any, tuple[pd.DataFrame, dict[str, float]]] = {}
         self._notes: dict[int, str] = {}
 
@@ -196,11 +198,21 @@ class Designs:
     def _on_packets(self, cluster: int, limits: RailFabric | None) -> Design | None:
         best = None
         for machine, gpus, batch in self._tried(cluster):
-            options: dict[str, Any] = {"fabric": limits, "top": _SEARCHED, "only_best": True}
-            result = search(self.case.model, machine, gpus, batch, **options, **self._options)
-            if len(result.best):
+            fastest = self._on_the_fastest(machine, gpus, batch)
+            same = fastest.machine.links.fabric == limits
+            result = fastest if same else search_slower(fastest, machine.on(limits), KEPT)
+            if result.fastest["part"].size:
                 best = _faster(best, Design(result, _kept(result), result.machine))
         return best
+
+    def _on_the_fastest(self, machine: Machine, gpus: int, batch: int) -> SearchResult:
+        """The search that says which strategies are worth a look on any other network."""
+        key = machine.hb_domain_size, gpus, batch
+        if key not in self._fastest:
+            limits = limiting_fabric(fastest_network(gpus, machine.hb_domain_size), self.case.model)
+            options: dict[str, Any] = {"fabric": limits, "top": _SEARCHED, "only_best": True}
+            self._fastest[key] = search(self.case.model, machine, gpus, batch, **options, **self._options)
+        return self._fastest[key]
 
     def _on_circuits(self, fabric: PhotonicRails, gpus_left: int) -> Design | None:
         spec, best = self.case.spec.network, None
@@ -208,6 +220,7 @@ class Designs:
         rings = ring_lengths(spec.nic_ports, fabric.planes, fabric.fibres_per_port)
         options: dict[str, Any] = {"ports": spec.nic_ports, "rings": rings, **self._options}
         for machine, gpus, batch in self._tried(gpus_left):
+            options["fastest"] = self._on_the_fastest(machine, gpus, batch)
             table = best_on_circuits(self.case.model, machine, gpus, batch, delay_s, **options)
             row = table.iloc[0]
             if math.isnan(row["iteration_s"]):

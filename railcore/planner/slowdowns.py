@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike
 
 from railcore.catalog.arguments import Count, checked
 from railcore.network.topology.failed_part import MOVES, SLOWING_PARTS, STOPPING_PARTS, FailedPart, has_part, lost_gpus
-from railcore.network.topology.graph import fabric_name
 from railcore.network.topology.photonic import PhotonicRails
-from railcore.network.topology.rails import RailFabric
+from railcore.network.topology.rails import RailFabric, fabric_name
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import GroupPlace, Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy

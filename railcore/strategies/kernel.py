@@ -71,6 +71,7 @@ class Kept(NamedTuple):
     best_at: their places, stage, layer and batch.
     size: rows of `best`.
     of_stage, of_stage_at: the fastest strategy of each stage, and its place.
+    skipped_s: of each stage, least time of a sequence that the layers that were skipped may take.
     """
 
     counts: Any
@@ -84,6 +85,7 @@ class Kept(NamedTuple):
     size: Any
     of_stage: Any
     of_stage_at: Any
+    skipped_s: Any
 
 
 def empty_kept(stages: int, top: int) -> Kept:
@@ -103,11 +105,12 @@ def empty_kept(stages: int, top: int) -> Kept:
         size=np.zeros(1, np.int64),
         of_stage=np.full((stages, 4), np.inf),
         of_stage_at=np.zeros((stages, 3), np.int64),
+        skipped_s=np.full(stages, np.inf),
     )
 
 
 @njit
-def visit(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_best: bool) -> int:
+def visit(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_best: bool, below_s: float) -> int:
     """Evaluate the strategies of the stages from `begin` to `end`.
 
     Parameters
@@ -120,6 +123,8 @@ def visit(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_b
         Stages.
     only_best
         Whether layers are skipped whose passes alone take longer than the slowest of a full `best`.
+    below_s
+        Time of a sequence [s]: layers are skipped whose passes alone take longer.
 
     Returns
     -------
@@ -133,8 +138,9 @@ def visit(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_b
         first = tables.first_interleaved if tables.interleaved[s] else tables.first
         share = stage.layers / d
         for i in range(tables.layer_first[s], tables.layer_last[s]):
-            full = only_best and kept.size[0] == top
-            if full and share * tables.passes_s[tables.layer_of[i]] > kept.best[top - 1, TIME]:
+            full, passes_s = only_best and kept.size[0] == top, share * tables.passes_s[tables.layer_of[i]]
+            if passes_s > below_s or (full and passes_s > kept.best[top - 1, TIME]):
+                kept.skipped_s[s] = smaller(passes_s, kept.skipped_s[s])
                 continue
             row, b, some = tables.layer_of[i], tables.micro_batch[i], tables.recomputed[i]
             layer = tables.layers[row]

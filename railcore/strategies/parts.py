@@ -16,7 +16,7 @@ from railcore.strategies.bounds import by_least_time
 from railcore.strategies.kernel import MEMORY, RECOMPUTED, TIME, TOTAL, Kept, Tables, empty_kept, visit
 from railcore.strategies.result import SearchResult
 from railcore.strategies.space import Space, pieces, space_of
-from railcore.strategies.splits import Allowed, all_splits_at_most, allowed_values, exact_splits, splits_at_most
+from railcore.strategies.splits import SPLIT, Allowed, all_splits_at_most, allowed_values, exact_splits, splits_at_most
 from railcore.training.critical_path import LAYER_ROW
 from railcore.training.group_shares import Fabric
 from railcore.training.iteration import OBSTACLES, ends_of, iteration_setting, layer_records, obstacle_names
@@ -28,7 +28,7 @@ from railcore.training.software import as_runtime
 from railcore.training.stage import stage_costs
 from railcore.training.strategy_columns import STRATEGY_RANGES
 from railcore.training.transformer import RECOMPUTE, Transformer, as_model
-from railcore.training.unique_rows import Columns
+from railcore.training.unique_rows import Columns, unique_places
 
 _AT_A_TIME = 4_000_000  # strategies between two looks at the clock
 _SHOWN_AFTER_S = 2  # a search of so many seconds has a bar
@@ -81,10 +81,10 @@ class SearchPart:
         if self.below_s is None:
             number, shares = self.share
             splits, counts = splits[number::shares], counts if number == 0 else {}
-            results = [self._searched(piece, progress) for piece in pieces(self.model, splits, self.allowed)]
+            results = [self.searched(piece, progress) for piece in pieces(self.model, splits, self.allowed)]
         else:
             results, counts = self._faster(splits, self.below_s, progress)
-        return replace(SearchResult.merged(results or [self._searched(splits[:0], progress)]), splits=counts)
+        return replace(SearchResult.merged(results or [self.searched(splits[:0], progress)]), splits=counts)
 
     def _faster(
         self, tried: np.ndarray, below_s: float, progress: Callable[[int], Any] | None
@@ -102,16 +102,18 @@ class SearchPart:
             if not len(faster):
                 break
             searched += len(faster)
-            results.append(self._searched(faster, progress))
+            results.append(self.searched(faster, progress))
             below_s = min([below_s, *results[-1].fastest["sequence_s"][:1].tolist()])
         return results, {"feasible": searched}
 
-    def _searched(self, splits: np.ndarray, progress: Callable[[int], Any] | None) -> SearchResult:
-        """The result of some splits."""
+    def searched(
+        self, splits: np.ndarray, progress: Callable[[int], Any] | None = None, below_s: float = np.inf
+    ) -> SearchResult:
+        """The result of some splits. below_s: what takes a sequence longer may be left out [s]."""
         space = space_of(self.model, splits.tobytes(), self.allowed, self.runtime, self.machine.links)
         kept = empty_kept(space.counts.size, self.top)
         if space.counts.size and space.layer_of.size:
-            self._visit(space, kept, progress)
+            self._visit(space, kept, progress, below_s)
         names = obstacle_names(np.arange(4) << OBSTACLES.index("network"))
         best = slice(kept.size[0])
         return SearchResult(
@@ -122,9 +124,10 @@ class SearchPart:
             histogram=np.append(kept.histogram[:-2], kept.histogram[-2:].sum()),
             fastest=_columns(self.model, space, kept.best[best], kept.best_at[best]),
             leaders=_leaders(self.model, space, kept),
+            bounds=_bounds(splits, space, kept),
         )
 
-    def _visit(self, space: Space, kept: Kept, progress: Callable[[int], Any] | None) -> None:
+    def _visit(self, space: Space, kept: Kept, progress: Callable[[int], Any] | None, below_s: float) -> None:
         """Evaluate all strategies of a space."""
         ends = [
             layer_costs(self.model, self.machine, self.runtime, space.layers, False, on_first_stage)
@@ -157,7 +160,7 @@ class SearchPart:
         begin = 0
         while begin < space.counts.size:
             end = min(max(int(np.searchsorted(done, done[begin] + _AT_A_TIME)), begin + 1), space.counts.size)
-            evaluated = visit(tables, setting, kept, begin, end, self.only_best)
+            evaluated = visit(tables, setting, kept, begin, end, self.only_best, below_s)
             if progress:
                 progress(int(evaluated))
             begin = end
@@ -178,6 +181,16 @@ def _leaders(model: Transformer, space: Space, kept: Kept) -> Columns:
     order = order[np.isfinite(kept.of_stage[order, TIME])]
     first = np.sort(np.unique(space.design[order], return_index=True)[1])[:KEPT_DESIGNS]
     return _columns(model, space, kept.of_stage[order[first]], kept.of_stage_at[order[first]])
+
+
+def _bounds(splits: np.ndarray, space: Space, kept: Kept) -> Columns:
+    """The splits, each with the least time of a sequence that its strategies may take [s]."""
+    columns = dict(zip(SPLIT, splits.T, strict=True))
+    both = {name: np.concatenate([columns[name], space.stages[name]]) for name in SPLIT}
+    least_s = np.full(len(splits), np.inf)
+    stage_s = np.minimum(kept.of_stage[:, TIME], kept.skipped_s)
+    np.minimum.at(least_s, unique_places(both, SPLIT)[1][len(splits) :], stage_s)
+    return columns | {"least_s": least_s, "part": np.zeros(len(splits), np.int64)}
 
 
 def search_parts(

@@ -1,7 +1,7 @@
 """What a search found: the best strategies, counts, designs, and merging the results of parts."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -38,6 +38,7 @@ class SearchResult:
     histogram: feasible strategies by time per sequence, between TIME_EDGES_S.
     fastest, leaders: the best strategies and the best of each design as columns of whole numbers, with the number of
         their part; `best` and `designs` are made of them.
+    bounds: splits that were searched, with their part and least_s, a time that a sequence takes at least [s].
     """
 
     parts: tuple[Any, ...]
@@ -47,6 +48,7 @@ class SearchResult:
     histogram: np.ndarray
     fastest: Columns
     leaders: Columns
+    bounds: Columns = field(repr=False)
 
     @classmethod
     def merged(cls, results: Iterable["SearchResult"]) -> "SearchResult":
@@ -63,15 +65,19 @@ class SearchResult:
             return results[0]
         number = {part: i for i, part in enumerate(parts)}
 
-        def together(name: str) -> Columns:
+        def joined(name: str) -> Columns:
             tables = [getattr(result, name) for result in results]
-            rows = {column: np.concatenate([table[column] for table in tables]) for column in _ROW}
+            rows = {column: np.concatenate([table[column] for table in tables]) for column in tables[0]}
             places = [np.array([number[part] for part in result.parts], np.int64) for result in results]
             rows["part"] = np.concatenate([place[table["part"]] for place, table in zip(places, tables, strict=True)])
+            return rows
+
+        def ordered(name: str) -> Columns:
+            rows = joined(name)
             order = np.lexsort([*(rows[name] for name in reversed(("memory_bytes", "part", *KEY))), rows["sequence_s"]])
             return {column: values[order] for column, values in rows.items()}
 
-        fastest, leaders = together("fastest"), together("leaders")
+        fastest, leaders = ordered("fastest"), ordered("leaders")
         new = pd.DataFrame({name: leaders[name] for name in ("part", *DESIGN)}).duplicated().to_numpy()
         return cls(
             parts=tuple(parts),
@@ -81,6 +87,7 @@ class SearchResult:
             histogram=np.sum([result.histogram for result in results], axis=0),
             fastest=_some(fastest, _fastest(fastest["sequence_s"], fastest["memory_bytes"], results[0].parts[0].top)),
             leaders=_some(leaders, np.flatnonzero(~new)[:KEPT_DESIGNS]),
+            bounds=joined("bounds"),
         )
 
     @property
@@ -206,14 +213,14 @@ class SearchResult:
             estimates.append(iteration_times(part.model, box, columns, part.runtime, part.offload))
         order = np.argsort(np.concatenate(places))
         joined: dict[str, Any] = {}
-        for field in fields(IterationEstimate):
-            values = [getattr(estimate, field.name) for estimate in estimates]
+        for column in fields(IterationEstimate):
+            values = [getattr(estimate, column.name) for estimate in estimates]
             if isinstance(values[0], dict):
-                joined[field.name] = {key: np.concatenate([value[key] for value in values])[order] for key in values[0]}
+                joined[column.name] = {key: np.concatenate([value[key] for value in values])[order] for key in values[0]}
             elif isinstance(values[0], tuple):
-                joined[field.name] = tuple(dict.fromkeys(text for texts in values for text in texts))
+                joined[column.name] = tuple(dict.fromkeys(text for texts in values for text in texts))
             else:
-                joined[field.name] = np.concatenate(values)[order]
+                joined[column.name] = np.concatenate(values)[order]
         return IterationEstimate(**joined)
 
     @checked

@@ -316,12 +316,14 @@ def choice_order(kind: str = "") -> tuple[float, int]:
     """
     table = published_errors().dropna(subset=["modelled_s"])
     table = table[table["mixture"] == one_of("kind", kind, _KINDS)] if kind else table
-    right = []
-    for (place, *_), jobs in table.groupby([*_JOB, "runtime", "source"]):
-        times = jobs[["measured_iteration_s", "modelled_s"]].to_numpy()
-        above = np.triu_indices(len(times), 1)
-        measured, modelled = (np.subtract.outer(column, column)[above] for column in times.T)
-        apart = (measured != 0) & (np.abs(modelled) > _SAME * times[0, 1])
-        right += [(place, agree) for agree in (measured * modelled > 0)[apart]]
+    table = table.dropna(subset=[*_JOB, "runtime", "source"])
+    codes = [pd.factorize(table[name])[0] for name in (*_JOB, "runtime", "source")]
+    _, jobs = np.unique(np.column_stack(codes), axis=0, return_inverse=True)
+    times, places, right = table[["measured_iteration_s", "modelled_s"]].to_numpy(float), table["place"].to_numpy(), []
+    for runs in (np.flatnonzero(jobs == job) for job in np.flatnonzero(np.bincount(jobs.ravel()) > 1)):
+        above = np.triu_indices(runs.size, 1)
+        measured, modelled = (np.subtract.outer(column, column)[above] for column in times[runs].T)
+        apart = (measured != 0) & (np.abs(modelled) > _SAME * times[runs[0], 1])
+        right += [(places[runs[0]], agree) for agree in (measured * modelled > 0)[apart]]
     pairs = pd.DataFrame(right, columns=["place", "agree"])
     return float(pairs.groupby("place")["agree"].mean().mean()), len(pairs)

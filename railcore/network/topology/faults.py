@@ -10,8 +10,8 @@ import pandas as pd
 
 from railcore.catalog.arguments import checked
 from railcore.catalog.units import convert
-from railcore.network.topology.graph import fabric_name, rail_bisection_bandwidth, same_rail_switches
-from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
+from railcore.network.topology.graph import rail_bisection_bandwidth, same_rail_switches
+from railcore.network.topology.rails import RailFabric, fabric_name, rail_only, rail_optimized
 from railcore.network.topology.reach import connected_gpus, rail_flow, switches_on_the_way
 from railcore.network.topology.wiring import Wiring, whole_wiring
 

@@ -13,6 +13,7 @@ import networkx as nx
 import pandas as pd
 
 from railcore.catalog.units import convert
+from railcore.network.topology.rails import fabric_name
 from railcore.network.topology.wiring import WireList, rails_of_pods, wire_list
 
 MOST_GPUS, MOST_LINKS = 2**20, 2**23  # of a graph; either takes a minute and some GB
@@ -132,14 +133,6 @@ def edge_table(graph: nx.Graph) -> pd.DataFrame:
     table = nx.to_pandas_edgelist(graph, "from", "to")
     table["bandwidth_Gbps"] = convert(table["bandwidth_Bps"], "Gbps").round(6)
     return table[["from", "to", "kind", "tier", "links", "bandwidth_Gbps"]]
-
-
-def fabric_name(fabric) -> str:
-    """What a fabric is called in tables and titles, from its rails, its layer over them and its planes."""
-    s, planes = fabric.oversubscription, f", {fabric.planes} planes" if fabric.planes > 1 else ""
-    if fabric.rails == 1:
-        return f"fat tree{planes}"
-    return {math.inf: "rail-only", 1.0: "rail-optimized"}.get(s, f"rails under {s:g}:1") + planes
 
 
 def _add_gpu(graph: nx.Graph, domain: int, rank: int, rail: int) -> str:
