@@ -147,7 +147,9 @@ def test_a_command_imports_what_it_uses(tmp_path, arguments):
     code += "    print('imported', *(name for name in sys.modules), file=sys.stderr)"
     command = [sys.executable, "-c", code, *arguments]
     env = {name: value for name, value in os.environ.items() if not name.startswith("COV")} | {"RAILCORE_NO_JIT": "1"}
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=env | {"PYTHONPATH": str(files.ROOT)})
+    run = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, env=env | {"PYTHONPATH": str(files.ROOT)}
+    )
     imported = set(run.stderr.partition("imported ")[2].split())
     assert "railcore" in imported
     assert not imported & {*HEAVY, *(SEARCHING if "--help" in arguments else [])}

@@ -3,6 +3,7 @@
 import math
 import random
 import re
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise, permutations
 from types import SimpleNamespace
@@ -13,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore import catalog
-from railcore.catalog.units import day, kWh, year
+from railcore.catalog.units import day, kWh, show, year
+from railcore.datacenter.operation import OperatingPrices
+from railcore.datacenter.ownership import ADDED, ITEMS, cost_rates, ownership_terms
 from railcore.datacenter.sizing import datacenter_size
 from railcore.deploy.cluster import Cluster
 from railcore.deploy.cluster_cost import cluster_network_parts
@@ -28,7 +31,8 @@ from railcore.planner.choice import merged, missed_limits, ranked
 from railcore.planner.goals import GOALS, RANKS
 from railcore.planner.goodput import training_goodput
 from railcore.planner.planning import plan
-from railcore.planner.shown_numbers import NUMBERS
+from railcore.planner.report import headline, summary_rows
+from railcore.planner.shown_numbers import NUMBERS, shown
 from railcore.planner.spec import GoalsSpec, Spec, WishesSpec
 from railcore.siting.areas import Area
 from railcore.siting.grid import load_grid
@@ -41,7 +45,8 @@ from railcore.training.parallelism import Strategy
 from railcore.training.software import newest_runtime
 from railcore.training.transformer import as_model, model_flops_utilization
 
-PRICED = {"purchase_usd", "ownership_usd", "cost_usd", "token_usd"}
+OWNED = {"ownership_usd", "cost_usd", "token_usd", "gpu_hour_usd"}
+PRICED = {"purchase_usd", *OWNED}
 TIMED = {"days", "energy_J", "cost_usd", "token_usd"}
 JOBS = {  # of the catalog, with limits that keep a search short
     "Llama-3 8B": {"context": 1, "micro_batch": 1},
@@ -105,6 +110,11 @@ def random_spec(seed):
     sections = {"operation": given, "job": {"batch": rng.choice([512, 768, "4M tokens"])}}
     if model == "Llama-3 70B" and platform != "GB200 NVL72":
         gpus = max(gpus, 256)
+    if seed % 3 == 1:
+        given["leave_out"] = rng.sample(ADDED, 3)
+    if seed % 3 == 2:
+        given["leave_out"] = ADDED
+        sections["books"] = {"basis": rng.choice(["reseller", "list"])}
     if seed % 4 == 1:
         sections["cluster"] = {"include": ["frontend", "management"]}
     if seed % 4 == 2:
@@ -174,7 +184,10 @@ def test_every_number_is_what_its_model_gives_alone(seed):
         assert n["switches"] == fabric.parts.switches
         # purchase and power
         sized = datacenter_size(platform=platform, racks=racks)
-        assert n["purchase_usd"] == pytest.approx(float(sized.racks_usd) + alone["cost_usd"])
+        basis = given.get("books", {}).get("basis", "volume")
+        # 0.7 of a price of a reseller or a list is the price in volume, which GB200 NVL72 has
+        racks_usd = float(sized.racks_usd) * (platform == "GB200 NVL72" or 0.7) / (basis == "volume" or 0.7)
+        assert n["purchase_usd"] == pytest.approx(racks_usd + alone["cost_usd"])
         pue = own.get("pue", catalog.item("prices", "energy")["pue"])
         assert n["power_w"] == pytest.approx((float(sized.racks_w) + alone["power_w"]) * pue)
         # strategy and time
@@ -218,10 +231,17 @@ def test_every_number_is_what_its_model_gives_alone(seed):
         if "electricity" in own:
             per_J = float(own["electricity"].split()[0]) / 3.6e6
         years = own.get("years", 5)
-        assert n["cost_usd"] == pytest.approx(n["energy_J"] * per_J + n["purchase_usd"] * days / 365 / years)
+        bought = {"racks_usd": racks_usd, "network_usd": alone["cost_usd"], "it_w": n["power_w"] / pue}
+        machine = SimpleNamespace(**bought, total_w=n["power_w"], total_usd=n["purchase_usd"])
+        left_out = own.get("leave_out", ())
+        rates = cost_rates(machine, OperatingPrices(per_J, years * year, load), ownership_terms(left_out))
+        assert n["cost_usd"] == pytest.approx(float(sum(rates.values())) * days * day)
         assert n["token_usd"] == pytest.approx(n["cost_usd"] / 1e12)
-        owned = total_cost(n["purchase_usd"], n["power_w"], years, per_J, 1.0, load)["total_usd"]
-        assert n["ownership_usd"] == pytest.approx(float(owned))
+        assert n["gpu_hour_usd"] == pytest.approx(n["cost_usd"] / (n["gpus"] * days * 24))
+        if left_out == ADDED:
+            assert n["cost_usd"] == pytest.approx(n["energy_J"] * per_J + n["purchase_usd"] * days / 365 / years)
+            owned = total_cost(n["purchase_usd"], n["power_w"], years, per_J, 1.0, load)["total_usd"]
+            assert n["ownership_usd"] == pytest.approx(float(owned))
         if given["cluster"].get("use") == "all":
             assert n["gpus_used"] == n["gpus"]
 
@@ -328,23 +348,70 @@ def test_a_dearer_server_changes_prices_and_nothing_else():
     )
     assert changed(base, dearer) == PRICED
     assert dearer["purchase_usd"] - base["purchase_usd"] == pytest.approx(8 * 3e5)
-    assert numbers(spec(candidates=["rail-only"])) == pytest.approx(base)  # the catalog's
+    of_catalog = numbers(spec(candidates=["rail-only"], books={"basis": "reseller"}))
+    assert of_catalog == pytest.approx(base)
+
+
+def test_prices_of_platforms_stand_on_the_basis_that_is_asked_for():
+    """What a reseller asks is 1 / 0.7 of the price in volume, and none of it touches a price that the spec gives."""
+    given = {basis: numbers(spec(candidates=["rail-only"], books={"basis": basis})) for basis in ("volume", "reseller")}
+    assert changed(*given.values()) == PRICED
+    servers = [n["purchase_usd"] - n["network_usd"] for n in given.values()]
+    assert servers == pytest.approx([8 * 2.1e5, 8 * 3e5])
+    text = str(plan(spec(candidates=["rail-only"])))
+    told = "DGX H100: price of a reseller, 300 k USD. Counted is the price in volume, 210 k USD: 0.7 times that (0.5 to"
+    assert told in text
+    own = [{"server": "300 kUSD", "basis": basis} for basis in ("volume", "reseller")]
+    assert len({numbers(spec(candidates=["rail-only"], books=books))["purchase_usd"] for books in own}) == 1
+    assert "DGX H100: price given in the spec, 300 k USD." in str(plan(spec(candidates=["rail-only"], books=own[0])))
+    rack = numbers(spec("GB200 NVL72", 72, candidates=["rail-only"], books={"basis": "reseller"}))
+    assert rack["purchase_usd"] - rack["network_usd"] == pytest.approx(3e6 / 0.7)
+
+
+@pytest.mark.parametrize("item", ADDED)
+def test_each_cost_can_be_left_out(item):
+    """Without it the training costs less, and only its row of the table is gone; idle time bears a share of each."""
+    whole, without = (
+        plan(spec(gpus=512, candidates=["rail-only"], operation=operation)) for operation in ({}, {"leave_out": item})
+    )
+    assert changed(whole.best.numbers, without.best.numbers) == OWNED
+    tables = [found.ownership.set_index("item") for found in (whole, without)]
+    assert set(tables[0].index) == set(ITEMS) and set(tables[1].index) == set(ITEMS) - {item}
+    rates = [table["usd_per_year"] for table in tables]
+    moved = {"building": {"interest", "maintenance"}, "interest": {"spares"}}.get(item, set()) | {"idle time"}
+    for name in set(ITEMS) - {item}:
+        same = rates[1][name] == pytest.approx(rates[0][name])
+        assert same != (name in moved) or (item, name) == ("idle time", "idle time")
+    assert item in str(without).rpartition("Not counted")[2]
+
+
+def test_items_of_ownership_add_up_to_the_cost():
+    found = usual()
+    table, n = found.ownership, found.best.numbers
+    assert table["share"].sum() == pytest.approx(1) and (table["share"] > 0).all() and table["source"].all()
+    assert table["training_usd"].sum() == pytest.approx(n["cost_usd"])
+    assert table["usd_per_gpu_hour"].sum() == pytest.approx(n["gpu_hour_usd"])
+    assert table["usd_per_year"].sum() * n["days"] / 365 == pytest.approx(n["cost_usd"])
+    spared = plan(spec(gpus=576, candidates=["rail-only"], operation={"spares": 64}))
+    assert "spares" not in set(spared.ownership["item"])  # they are among the GPUs that are bought
 
 
 @pytest.mark.parametrize(
     ("key", "value", "moved"),
     [
         ("operation.contingency", 0.1, TIMED),
-        ("operation.pue", 1.5, {"power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd"}),
-        ("operation.load", 0.5, {"ownership_usd", "energy_J", "cost_usd", "token_usd"}),
-        ("operation.electricity", "0.3 USD/kWh", {"ownership_usd", "cost_usd", "token_usd"}),
-        ("operation.years", 7, {"ownership_usd", "cost_usd", "token_usd"}),
+        ("operation.pue", 1.5, {"power_w", "energy_J"} | OWNED),
+        ("operation.load", 0.5, {"energy_J"} | OWNED),
+        ("operation.electricity", "0.3 USD/kWh", OWNED),
+        ("operation.years", 7, OWNED),
+        ("operation.leave_out", ["interest", "staff"], OWNED),
+        ("books.basis", "reseller", PRICED),
         ("operation.checkpoint", "200 s", TIMED | {"goodput", "stopped"}),
         ("operation.restart", "50 s", TIMED | {"goodput", "stopped"}),
         ("operation.failures", "high", TIMED | {"goodput", "stopped", "gpus_down", "gpus_spare"}),
         ("operation.checkpoint_interval", "3 h", TIMED | {"goodput", "stopped"}),
         ("operation.stops", 3, TIMED | {"goodput", "stopped"}),
-        ("books.server_power", "12 kW", {"power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd"}),
+        ("books.server_power", "12 kW", {"power_w", "energy_J"} | OWNED),
         ("job.tokens", 2e12, TIMED - {"token_usd"}),
         ("cluster.include", ["storage"], {"network_usd", "network_w", "power_w", "energy_J"} | PRICED),
         ("limits.days", 1, set()),
@@ -526,17 +593,18 @@ def test_looser_limits_never_make_the_best_worse(rows, limits, data):
 
 
 def test_limits_of_a_plan():
-    books = {"prices": "street2025"}  # by which the cheapest network is not the one with the least power
-    free = plan(spec(gpus=512, books=books))
-    table = free.candidates.set_index("candidate")
+    books = {"prices": "street2025"}
+    plain = {"leave_out": ADDED}  # by wear and electricity alone another network is the cheapest than draws least
+    whole = plan(spec(gpus=512, operation=plain, books=books))
+    table = whole.candidates.set_index("candidate")
     cheapest, leanest = table["cost_usd"].idxmin(), table["power_w"].idxmin()
-    assert free.best.name == cheapest != leanest and free.met
+    assert whole.best.name == cheapest != leanest and whole.met
     two, watts = [cheapest, leanest], table["power_w"].min()
     assert plan(spec(gpus=512, candidates=two, books=books, wishes={"rank": "power"})).best.name == leanest
-    within = plan(spec(gpus=512, candidates=two, books=books, limits={"power": f"{watts * 1.0001} W"}))
+    within = plan(spec(gpus=512, candidates=two, operation=plain, books=books, limits={"power": f"{watts * 1.0001} W"}))
     assert within.best.name == leanest and within.met
     assert within.candidates.set_index("candidate")["limits_missed"][cheapest] == "power"
-    wished = plan(spec(gpus=512, candidates=two, books=books, wishes={"power": f"{watts * 1.0001} W"}))
+    wished = plan(spec(gpus=512, candidates=two, operation=plain, books=books, wishes={"power": f"{watts * 1.0001} W"}))
     assert wished.best.name == leanest and wished.met
     below = plan(spec(gpus=512, candidates=two, books=books, limits={"power": f"{watts / 2} W", "gpus": 512}))
     assert below.best.name == leanest and not below.met and str(below).startswith("Not reachable: no network meets")
@@ -554,7 +622,8 @@ def test_a_missed_number_of_days_is_told_with_the_gpus_that_would_do():
 
 
 def test_a_site_gives_the_price_and_carbon_of_energy():
-    found = plan(spec(candidates=["rail-only"], site={"near": "Houston"}))
+    plain = {"leave_out": ADDED}
+    found = plan(spec(candidates=["rail-only"], site={"near": "Houston"}, operation=plain))
     n, site = found.best.numbers, found.site
     alone = find_places(
         load_grid(), n["power_w"], 7.5e4, "headroom after load", 1, Area("Houston", 3e5, [], 1e5, 5e4, [])
@@ -567,7 +636,7 @@ def test_a_site_gives_the_price_and_carbon_of_energy():
     assert n["carbon_kg"] == pytest.approx(n["energy_J"] * site.carbon_kg_per_J)
     wear = n["purchase_usd"] * n["days"] * day / (5 * year)
     assert n["cost_usd"] == pytest.approx(n["energy_J"] * site.usd_per_J + wear)
-    own = {"electricity": "0.5 USD/kWh", "carbon": "1 kg/kWh"}
+    own = plain | {"electricity": "0.5 USD/kWh", "carbon": "1 kg/kWh"}
     given = plan(spec(candidates=["rail-only"], site={"near": "Houston"}, operation=own)).best.numbers
     assert given["cost_usd"] == pytest.approx(n["energy_J"] / 3.6e6 * 0.5 + wear)
     assert given["carbon_kg"] == pytest.approx(n["energy_J"] / 3.6e6)
@@ -596,3 +665,45 @@ def test_equal_networks_keep_one_name_whatever_the_order_of_the_candidates():
             table = found.candidates[["candidate", "also"]]
             assert len(table) < 5 and (first is None or table.equals(first))
             first = table
+
+
+# What is signed for.
+
+
+def test_the_first_sentence_has_what_is_bought_and_what_that_saves():
+    found = usual()
+    assert found.best.name == "photonic rails"
+    n, usual_one = found.best.numbers, found.answer("rail-optimized").numbers
+    text = headline(found)
+    assert text.startswith(f"Buy photonic rails for {shown('purchase_usd', n['purchase_usd'])}, of which the network ")
+    assert f"of which the network {shown('network_usd', n['network_usd'])}: it trains Llama-3 8B in " in text
+    saved = show(usual_one["purchase_usd"] - n["purchase_usd"], "USD", 3)
+    assert f" It saves {saved} of purchase against rail-optimized, and " in text
+    assert len(re.findall(r"\.(?= |$)", text)) <= 3
+    other = plan(spec(gpus=512, candidates=["rail-optimized", "Clos, leaves 2:1"], limits={"days": 1000}))
+    best, second = (answer.numbers["purchase_usd"] for answer in other.possible)
+    assert other.best.name == "rail-optimized" or best < second
+    dearer = replace(other, answers=tuple(reversed(other.answers)))
+    clauses = [headline(each) for each in (other, dearer)]
+    assert (
+        sum("It saves" in clause for clause in clauses) == sum("more to buy than" in clause for clause in clauses) == 1
+    )
+    alone = headline(plan(spec(candidates=["rail-only"])))
+    assert alone.startswith("Buy rail-only for ") and "against" not in alone and "to buy" not in alone
+
+
+def test_the_terminal_has_speed_energy_and_cost_of_the_best():
+    found = usual()
+    n, lines = found.best.numbers, str(found).splitlines()
+    (line,) = (line for line in lines if line.startswith("Photonic rails: "))
+    tokens = n["batch"] * found.case.model.sequence_length / n["iteration_s"] / n["gpus_used"]
+    told = re.search(r": (\S+ m?s) an iteration, MFU (\S+)%, (\S+) tokens/s a GPU, (\S+ \S+) for the training, ", line)
+    assert told[1] == shown("iteration_s", n["iteration_s"]) and told[4] == shown("energy_J", n["energy_J"])
+    assert float(told[2]) == pytest.approx(100 * n["mfu"], rel=1e-2)
+    assert float(told[3].replace(",", "")) == pytest.approx(tokens, rel=1e-2)
+    assert f", {shown('gpu_hour_usd', n['gpu_hour_usd'], 3)} a GPU-hour; published rents of H100: " in line
+    for each in (found, plan(spec(gpus=None, cluster={"power": "400 kW"}, candidates=["rail-only"]))):
+        assert all(len(row) <= 8 for row in summary_rows(each))
+    cost = next(part for part in found.document(draws=False)["sections"] if part["id"] == "cost")
+    items, rents = cost["tables"]
+    assert [row[0] for row in items["rows"]] == list(ITEMS) and "B200" in {row[0] for row in rents["rows"]}

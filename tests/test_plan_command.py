@@ -45,10 +45,11 @@ def test_exit_status_says_whether_limits_are_met(write, capsys):
     assert main(["plan", write()]) == 0
     out, err = capsys.readouterr()
     assert re.match(
-        r"Our <first> cluster\nRail-optimized trains Llama-3 8B in 16\.15 days \(between [\d.]+ and [\d.]+ days in ",
+        r"Our <first> cluster\nBuy rail-optimized for 1\.783 M USD, of which the network 102\.6 k USD: it trains "
+        r"Llama-3 8B in 16\.15 days \(between [\d.]+ and [\d.]+ days in ",
         out,
     )
-    assert " for 24.95 k USD" in out and "published run" in out
+    assert " for 36.19 k USD" in out and "published run" in out
     assert "rail-optimized *" in out and "Best strategy: DP64" in out and err == ""
     assert main(["plan", write("[limits]\ndays = 20\n")]) == 0
     assert "within 20 days" in capsys.readouterr().out
@@ -142,18 +143,18 @@ def test_a_form_for_the_terminal_stands_alone_there(write, capsys):
     assert err == "" and told["candidates"][0]["numbers"]["cost_usd"]["low"] is None
     assert "uncertainty" not in {section["id"] for section in told["sections"]}
     assert main(["plan", write(), "--markdown", "-"]) == 0
-    assert capsys.readouterr().out.startswith("# Our &lt;first&gt; cluster\n\nRail-optimized trains")
+    assert capsys.readouterr().out.startswith("# Our &lt;first&gt; cluster\n\nBuy rail-optimized for")
 
 
 def test_several_specs_stand_side_by_side(write, tmp_path, capsys):
     specs = [write(), write("[operation]\ncontingency = 0.5\n", "b.toml")]
     into = ["--html", str(tmp_path / "x.html"), "--csv", str(tmp_path / "tables"), "--json", str(tmp_path / "x.json")]
     assert main(["plan", *specs, *into, "--draws", "20"]) == 0
-    assert capsys.readouterr().out.count("Rail-optimized trains") == 2
+    assert capsys.readouterr().out.count("Buy rail-optimized for") == 2
     days = [each["candidates"][0]["numbers"]["days"]["value"] for each in json.loads((tmp_path / "x.json").read_text())]
     assert days[1] == pytest.approx(1.5 * days[0]) and math.isfinite(days[0])
     assert {path.name for path in (tmp_path / "tables").iterdir()} == {"scenario_1", "scenario_2"}
-    assert (tmp_path / "x.html").read_text().count("Rail-optimized trains") >= 2
+    assert (tmp_path / "x.html").read_text().count("Buy rail-optimized for") >= 2
 
 
 def test_two_specs_are_compared_key_by_key(write, tmp_path, capsys):

@@ -617,7 +617,7 @@ EFFECTS = {  # a value of each key that changes what a plan says
     **{"network.candidate.name": "x", "network.candidate.layout": "rail-optimized", "network.candidate.planes": 2},
     **{"network.candidate.oversubscription": 4, "network.candidate.radix": 16},
     **{"books.prices": "railonly2025", "books.powers": "railonly2025", "books.server": "1 MUSD"},
-    **{"books.server_power": "1 MW"},
+    **{"books.server_power": "1 MW", "books.basis": "reseller", "operation.leave_out": ["interest"]},
     **{f"books.prices.{key}": "200 USD" for key in ("port", "transceiver", "circuit_port")},
     **{f"books.powers.{key}": "2 W" for key in ("port", "transceiver", "circuit_port")},
     **{f"books.{book}.rate": "200 Gbps" for book in ("prices", "powers")},

@@ -11,6 +11,7 @@ from railcore import catalog
 from railcore.catalog.distributions import draws, quantile
 from railcore.catalog.tables import csv_text
 from railcore.catalog.units import convert
+from railcore.datacenter.ownership import ADDED, term_keys
 from railcore.planner.evidence import GRADES, grade_of, rows_behind, source_text, support
 from railcore.planner.planning import plan
 from railcore.planner.report import verdicts
@@ -21,7 +22,8 @@ from railcore.training.prediction_error import expected_error
 QUICK = {"micro_batch": 1, "context": 1, "pipeline": 1, "placement": "tensor first"}
 TWO, NEAR = ["rail-optimized", "rail-only"], ["rail-only", "rail-only, 2 planes", "photonic rails"]
 FEW = {"draws": 200}
-STREET = {"prices": "street2025"}  # by which the best network is nearly another one
+STREET = {"prices": "street2025"}
+PLAIN = {"leave_out": ADDED}
 LLAMA = "Llama-3 8B", "DGX H100", 8  # as many GPUs as an HB domain has
 SIZES = {"DGX H100": 512, "GB200 NVL72": 576}
 PRICES = {"port": "600 USD", "transceiver": "400 USD", "dac": "90 USD", "circuit_port": "300 USD", "rate": "400 Gbps"}
@@ -96,6 +98,13 @@ def with_row(item, value, asked, monkeypatch, folder):
         ("platforms/GB200 NVL72/power", "power_w"),
         ("prices/energy/pue", "energy_J"),
         ("operation/machine/useful_life", "cost_usd"),
+        ("ownership/building/price", "cost_usd"),
+        ("ownership/building/useful_life", "cost_usd"),
+        ("ownership/capital/interest_rate", "gpu_hour_usd"),
+        ("ownership/staff/cost", "cost_usd"),
+        ("ownership/maintenance/rate", "cost_usd"),
+        ("ownership/spares/share", "cost_usd"),
+        ("ownership/cluster/busy_share", "cost_usd"),
         ("failure_rates/HB switch/failure_rate", "goodput"),
         ("failure_rates/transceiver/failure_rate", "days"),
         ("failure_rates/job/checkpoint_time", "goodput"),
@@ -189,6 +198,10 @@ def test_a_stored_table_stands_for_new_draws():
     ("section", "key", "value", "parameter"),
     [
         ("books", "server", "300 kUSD", ("platforms", "DGX H100", "price")),
+        ("books", "server", "300 kUSD", ("price_bases", "reseller", "volume_share")),
+        ("books", "basis", "reseller", ("price_bases", "reseller", "volume_share")),
+        ("operation", "leave_out", "interest", ("ownership", "capital", "interest_rate")),
+        ("operation", "spares", 8, ("ownership", "spares", "share")),
         ("operation", "pue", 1.2, ("prices", "energy", "pue")),
         ("operation", "years", 5, ("operation", "machine", "useful_life")),
         ("operation", "checkpoint", "5 s", ("failure_rates", "job", "checkpoint_time")),
@@ -207,6 +220,18 @@ def test_what_the_spec_gives_is_not_drawn_and_has_no_source(section, key, value,
         assert not [name for name in numbers if parameter in map(key_of, behind(given, name))]
 
 
+def test_draws_span_the_conversion_of_a_platforms_price_and_every_cost():
+    """Prices of a reseller are converted by a row with a range; a price in volume is not."""
+    keys = {platform: set(map(key_of, usual(platform).situation.cost_rows())) for platform in SIZES}
+    assert all(set(term_keys().values()) <= each for each in keys.values())
+    basis = ("price_bases", "reseller", "volume_share")
+    assert basis in keys["DGX H100"] and basis not in keys["GB200 NVL72"]
+    row, (situation, times) = catalog.item(*basis[:2]).row(basis[2]), point("DGX H100")
+    drawn = situation.numbers({basis: np.array([row.low, row.value, row.high])}, times)["rail-only"]
+    servers = drawn["purchase_usd"] - drawn["network_usd"]
+    assert servers == pytest.approx(64 * 3e5 * np.array([row.low, row.value, row.high]))
+
+
 def test_a_kept_strategy_that_fits_in_no_draw_is_told():
     situation = usual("DGX H100").situation
     row = next(row for row in situation.machine_rows() if row.parameter == "fragmentation_memory")
@@ -221,8 +246,8 @@ def test_a_kept_strategy_that_fits_in_no_draw_is_told():
 
 @cache
 def close():
-    """A plan whose best network is nearly another one."""
-    return plan(asked("GB200 NVL72", NEAR, books=STREET))
+    """A plan whose best network, by wear and electricity alone, is nearly another one."""
+    return plan(asked("GB200 NVL72", NEAR, operation=PLAIN, books=STREET))
 
 
 def test_a_flip_makes_the_other_network_the_best_and_a_step_before_does_not(monkeypatch, tmp_path):
@@ -234,8 +259,8 @@ def test_a_flip_makes_the_other_network_the_best_and_a_step_before_does_not(monk
         step = int(np.argmin(np.abs(steps - row.at)))
         assert steps[step] == pytest.approx(row.at) and row.value == item.value and step > 0
         for name, value, first in (("at", row.at, row.best), ("before", steps[step - 1], best)):
-            given = asked("GB200 NVL72", NEAR, books=STREET)
-            found = with_row(item, float(value), given, monkeypatch, tmp_path / f"{name}{place}")
+            again = asked("GB200 NVL72", NEAR, operation=PLAIN, books=STREET)
+            found = with_row(item, float(value), again, monkeypatch, tmp_path / f"{name}{place}")
             by = found.answer(best).numbers["cost_usd"] / found.best.numbers["cost_usd"] - 1
             assert found.best.name == first or (name == "before" and by < NO_DIFFERENCE), (item.parameter, name)
             assert name == "before" or by >= NO_DIFFERENCE * 0.999
@@ -256,9 +281,8 @@ def test_flips_are_in_order_and_only_of_those_that_may_win():
 
 def test_within_limits_a_flip_is_what_makes_the_best_one_miss_them():
     watts = close().best.numbers["power_w"]
-    limited = plan(
-        asked("GB200 NVL72", ["rail-only", "photonic rails"], books=STREET, limits={"power": f"{watts * 0.99} W"})
-    )
+    limits = {"power": f"{watts * 0.99} W"}
+    limited = plan(asked("GB200 NVL72", ["rail-only", "photonic rails"], operation=PLAIN, books=STREET, limits=limits))
     assert limited.best.name == "photonic rails" and limited.met
     flips = {(row.name, row.parameter): row.best for row in limited.flips.itertuples(index=False) if row.at > row.value}
     assert flips["energy", "pue"] == flips["GB200 NVL72", "power"] == "none"  # both draw too much then

@@ -109,7 +109,9 @@ def same(found, every, designs):
             assert np.array_equal(one[name][:count], other[name][:count]), (table, name)
 
 
-@pytest.mark.parametrize(("job", "runtime"), [*zip(JOBS, [MODERN, MODERN, [MODERN, SERIAL], NODES, MODERN], strict=True)])
+@pytest.mark.parametrize(
+    ("job", "runtime"), [*zip(JOBS, [MODERN, MODERN, [MODERN, SERIAL], NODES, MODERN], strict=True)]
+)
 def test_few_splits_have_the_best_of_all(job, runtime):
     model, gpus, gpu = job
     options = {"runtime": runtime, "offload": [("optimizer",), "none"] if gpu is TIGHT else "none"}

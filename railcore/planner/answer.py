@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.units import day, year
+from railcore.catalog.units import day, hour, year
 from railcore.datacenter.operation import run_of_time, training_time
+from railcore.datacenter.ownership import cost_rates
 from railcore.datacenter.rack_network import CountedNetwork, PricedNetwork
 from railcore.datacenter.sizing import Sizing, datacenter_size
 from railcore.network.bill import bill_counts, bill_table
-from railcore.network.cost import total_cost
 from railcore.network.reliability import host_gpus, hosts_to_spare
 from railcore.network.topology.photonic import PhotonicRails, ring_lengths
 from railcore.network.topology.rails import RailFabric
@@ -409,20 +409,23 @@ def costed(
 
     Returns
     -------
-    purchase_usd, power_w, days, energy_J, cost_usd, token_usd and, where the carbon of the power is known, carbon_kg.
-    Those of the run are infinite where the time is.
+    purchase_usd, power_w, gpu_hour_usd, days, energy_J, cost_usd, token_usd and, where the carbon of the power is
+    known, carbon_kg. Those of the run are infinite where the time is.
     """
     prices = case.operating_prices(values, site.usd_per_J)
+    cost_rate = sum(cost_rates(sizing, prices, case.ownership(values)).values())
     tokens = batch * case.model.sequence_length
     with np.errstate(divide="ignore"):  # a job that never goes on: infinite
         seconds = np.asarray(training_time(iteration_s, tokens, case.tokens, goodput, case.spec.operation.contingency))
     fits = np.isfinite(seconds)
     run = run_of_time(case.tokens, case.flops, np.where(fits, seconds, 1.0), sizing, prices)
-    of_run = {"energy_J": run.energy_J, "cost_usd": run.total_usd, "token_usd": run.token_usd}
+    cost_usd = cost_rate * run.time_s
+    of_run = {"energy_J": run.energy_J, "cost_usd": cost_usd, "token_usd": cost_usd / run.tokens}
     of_run |= {} if site.carbon_kg_per_J is None else {"carbon_kg": run.carbon_kg(site.carbon_kg_per_J)}
     return {
         "purchase_usd": sizing.total_usd,
         "power_w": sizing.total_w,
+        "gpu_hour_usd": cost_rate * hour / sizing.gpus,
         "days": seconds / day,
         **{name: np.where(fits, values, np.inf) for name, values in of_run.items()},
     }
@@ -433,9 +436,9 @@ def with_energy(case: Case, answer: Answer, site: EnergyPrices) -> Answer:
     sizing, numbers = answer.sizing, dict(answer.numbers)
     if sizing is None:
         return answer
-    prices = case.operating_prices({}, site.usd_per_J)
-    terms = (prices.useful_life / year, prices.electricity_price, 1.0, prices.mean_load)
-    costs = {"ownership_usd": total_cost(sizing.total_usd, sizing.total_w, *terms)["total_usd"]}
+    prices, terms = case.operating_prices({}, site.usd_per_J), case.ownership({})
+    rates = cost_rates(sizing, prices, terms)
+    costs = {"ownership_usd": sum(rates.values()) * terms.busy * prices.useful_life}
     if answer.design is not None:
         costs |= costed(case, sizing, {}, site, numbers["iteration_s"], int(numbers["batch"]), numbers["goodput"])
     return replace(answer, numbers=numbers | {name: float(cost) for name, cost in costs.items()})

@@ -12,6 +12,7 @@ import pandas as pd
 from railcore import catalog
 from railcore.catalog.units import counted, number, show, year
 from railcore.datacenter.operation import OperatingPrices
+from railcore.datacenter.ownership import OwnershipTerms, ownership_terms
 from railcore.deploy.cluster import Cluster
 from railcore.deploy.cluster_cost import cluster_network_parts
 from railcore.network.price_books import FARTHEST_RATE, PriceBook, rows_of_book
@@ -19,6 +20,7 @@ from railcore.network.reliability import host_gpus
 from railcore.network.switches import TECHNOLOGIES
 from railcore.planner.links import link_books, link_switch, link_technology, side_books, switch_ports
 from railcore.planner.measured_runs import spec_runs
+from railcore.planner.price_basis import basis_factor
 from railcore.planner.spec import JobSpec, SiteSpec, Spec, batch_size
 from railcore.strategies.gpu_counts import gpu_counts, near_batches
 from railcore.strategies.splits import allowed_values
@@ -120,8 +122,12 @@ class Case:
     def rack_costs(self, values: Values) -> dict[str, Any]:
         """Price and power of a rack, and PUE, as fields of `Sizing`."""
         books, name = self.spec.books, self.rack.name
+        price_usd = books.server
+        if price_usd is None:
+            listed_usd = self.number(("platforms", name, "price"), values)
+            price_usd = listed_usd * basis_factor(self.rack, books.basis, lambda key: self.number(key, values))
         return {
-            "rack_usd": self.number(("platforms", name, "price"), values, books.server),
+            "rack_usd": price_usd,
             "rack_w": self.number(("platforms", name, "power"), values, books.server_power),
             "pue": self.number(("prices", "energy", "pue"), values, self.spec.operation.pue),
         }
@@ -136,6 +142,16 @@ class Case:
             self.number(("operation", "machine", "useful_life"), values, life),
             self.number(("operation", "machine", "mean_load"), values, operation.load),
         )
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Items of ownership that are not counted. Spares that the job leaves are among the GPUs that are bought."""
+        operation = self.spec.operation
+        return operation.leave_out if operation.spares is None else (*operation.leave_out, "spares")
+
+    def ownership(self, values: Values) -> OwnershipTerms:
+        """What owning the cluster costs beside wear and electricity."""
+        return ownership_terms(self.left_out, values)
 
     def books(self, values: Values) -> tuple[PriceBook, PriceBook]:
         """Books of prices and powers, with draws of their rows."""

@@ -1,15 +1,17 @@
 """Where a plan's numbers come from: the catalog rows behind each, its grade; and the evidence for a job's numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from railcore import catalog
+from railcore.datacenter.ownership import term_keys
 from railcore.network.price_books import PriceBook, rows_of_book
 from railcore.network.reliability import failure_rows
 from railcore.planner.answer import Answer
 from railcore.planner.candidates import switch_rows
 from railcore.planner.case import Case
+from railcore.planner.price_basis import basis_keys
 from railcore.training.machine import FORMATS, Machine, catalog_machine
 from railcore.training.prediction_error import expected_error, published_errors
 
@@ -17,6 +19,7 @@ _BOOK_FIELDS = {"switch": "port", "circuit switch": "circuit_port", "transceiver
 GRADES = ("measured", "datasheet", "paper", "derived", "assumed", "given")  # the surest first; given by the user
 _TIMES = ("iteration_s", "mfu", "days", "circuits_s")
 _OF_TIME = ("days", "energy_J", "cost_usd", "token_usd", "carbon_kg")
+_OWNED = ("ownership_usd", "cost_usd", "token_usd", "gpu_hour_usd")
 _COUNTS = ("gpus", "gpus_used", "batch", "switches", "link_ends", "modules", "failed_switch_gpus")
 
 
@@ -40,26 +43,32 @@ def rows_behind(case: Case, answer: Answer, number: str, site_price: bool = Fals
     bill = answer.fabric.parts.bill() if answer.fabric is not None else ()
     priced = {_BOOK_FIELDS[line.part] for line in bill}
     scaled = answer.fabric is not None and answer.fabric.nic_ports > 1
-    if number in ("network_usd", "purchase_usd", "ownership_usd", "cost_usd", "token_usd"):
+    if number in ("network_usd", "purchase_usd", *_OWNED):
         rows += [*_rows_used(case.prices, priced, scaled), *switch_rows(answer.switch)[:1]]
-    if number in ("network_w", "power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg"):
+    if number in ("network_w", "power_w", "energy_J", "carbon_kg", *_OWNED):
         rows += [*_rows_used(case.powers, priced, scaled), *switch_rows(answer.switch)[1:]]
-    if number in ("purchase_usd", "ownership_usd", "cost_usd", "token_usd") and spec.books.server is None:
-        rows.append(box.row("price"))
-    if number in ("power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg"):
+    if number in ("purchase_usd", *_OWNED) and spec.books.server is None:
+        rows += [box.row("price"), *rows_of(basis_keys(box, spec.books.basis))]
+    if number in ("power_w", "energy_J", "carbon_kg", *_OWNED):
         rows += [box.row("power")] if spec.books.server_power is None else []
         rows += [catalog.item("prices", "energy").row("pue")] if spec.operation.pue is None else []
-    if number in ("ownership_usd", "cost_usd", "token_usd"):
+    if number in _OWNED:
+        rows += rows_of(term_keys(case.left_out).values())
         rows += [catalog.item("operation", "machine").row("useful_life")] if spec.operation.years is None else []
         if not site_price and spec.operation.electricity is None:
             rows.append(catalog.item("prices", "energy").row("electricity_price"))
-    if number in ("ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg") and spec.operation.load is None:
+    if number in ("energy_J", "carbon_kg", *_OWNED) and spec.operation.load is None:
         rows.append(catalog.item("operation", "machine").row("mean_load"))
     if number in _TIMES + _OF_TIME:
         rows += _machine_rows(case.machine, box, spec.cluster.nic is not None)
     if number in ("goodput", "stopped", "slowed", *_OF_TIME) and answer.goodput is not None:
         rows += failure_rows(set(answer.goodput["kind"]) - {""}, spec.operation.checkpoint, spec.operation.restart)
     return list({(row.family, row.name, row.parameter): row for row in rows}.values())
+
+
+def rows_of(keys: Iterable[tuple[str, str, str]]) -> list[catalog.Value]:
+    """Rows of the catalog by family, item and parameter."""
+    return [catalog.item(*key[:2]).row(key[2]) for key in keys]
 
 
 def _rows_used(book: PriceBook, priced: set[str], scaled: bool) -> list[catalog.Value]:

@@ -10,15 +10,17 @@ from railcore.catalog.tables import aligned_table, markdown_table, markdown_word
 from railcore.catalog.units import number, show
 from railcore.planner.answer import Answer
 from railcore.planner.choice import GOALS, missed_limits, missed_text
+from railcore.planner.costs import boundary, cost_text, server_price
 from railcore.planner.decision import next_steps, risks
 from railcore.planner.network_diagram import diagram
 from railcore.planner.result import Plan
-from railcore.planner.sections import boundary, capital, limit_text, own_mapping, row_value, row_words, sections
+from railcore.planner.sections import capital, limit_text, own_mapping, row_value, row_words, sections
 from railcore.planner.shown_numbers import FIRST, NUMBERS, interval, shown
 from railcore.planner.spec import GoalsSpec, Spec
 from railcore.planner.uncertainty import NO_DIFFERENCE
 
 _ALONE = " One file; nothing is loaded from elsewhere."
+_USUAL = "rail-optimized"  # the network that others are held against
 _SHOWN_FLIPS = 3
 _FEW_PAIRS = 20  # of mappings, from which it is said how many the model orders right
 _SURE = 0.95  # share of the draws from which a limit counts as met
@@ -29,7 +31,7 @@ _LEAST_SHIFT = 0.005  # of the middle of what is expected from the modelled time
 
 
 def headline(plan: Plan, draws: bool = False) -> str:
-    """The answer: the winner, its time with its interval and what that rests on, by how much it wins, what flips it.
+    """The answer: what is bought for how much, its time with its interval, by how much it wins, what flips it.
 
     draws: whether ties by all draws are known.
     """
@@ -48,8 +50,27 @@ def headline(plan: Plan, draws: bool = False) -> str:
         nearest = f"Not reachable: no network meets {limits}. The nearest, {best.name}, {does}"
         return f"{nearest}: {' and '.join(missed)}. {plan.gpus_that_would_do}".rstrip()
     under = f", within {limits}" if limits else ""
-    texts = [f"{capital(best.name)} {does}{under}.", _less_than_second(plan, draws), _flip_sentence(plan)]
+    price, network = (shown(name, numbers[name]) for name in ("purchase_usd", "network_usd"))
+    buys = f"Buy {best.name} for {price}, of which the network {network}: it {does}{under}."
+    wins = ", and ".join(filter(None, [_saved(plan, best), _less_than_second(plan, draws)]))
+    texts = [buys, f"{capital(wins)}." if wins else "", _flip_sentence(plan)]
     return " ".join(filter(None, texts))
+
+
+def _saved(plan: Plan, best: Answer) -> str:
+    """What the best network saves of the purchase against the usual one, or the second where it is that; a clause."""
+    others = [answer for answer in plan.possible if answer is not best]
+    usual = next((answer for answer in others if _USUAL in (answer.name, *answer.also)), None)
+    other = usual or next(iter(others), None)
+    if other is None:
+        return ""
+    saved_usd = other.numbers["purchase_usd"] - best.numbers["purchase_usd"]
+    if abs(saved_usd) < _LEAST_GAP * best.numbers["purchase_usd"]:
+        return f"it costs as much to buy as {other.name}"
+    amount = show(abs(saved_usd), "USD", 3)
+    if saved_usd > 0:
+        return f"it saves {amount} of purchase against {other.name}"
+    return f"it costs {amount} more to buy than {other.name}"
 
 
 def _between_days(plan: Plan) -> str:
@@ -61,17 +82,17 @@ def _between_days(plan: Plan) -> str:
 
 
 def _less_than_second(plan: Plan, draws: bool) -> str:
-    """By how much the best is better than the second within the limits, or that there is no difference."""
+    """By how much the best is better than the second within the limits, or that there is no difference; a clause."""
     assert plan.best is not None
     second = next((answer for answer in plan.possible[1:] if not missed_limits(answer, plan.spec.limits)), None)
     if second is None:
         return ""
     label, by = NUMBERS[plan.rank].label, 1 - plan.best.numbers[plan.rank] / second.numbers[plan.rank]
     if abs(by) < NO_DIFFERENCE or (draws and second.name in plan.ties):
-        text = f"The models can tell no difference to {second.name} by {label}"
+        text = f"the models can tell no difference to {second.name} by {label}"
     else:
-        text = f"This is {number(100 * abs(by), 2)}% {'less' if by > 0 else 'more'} than {second.name} by {label}"
-    return text + (", which misses more wishes." if by < -_LEAST_GAP else ".")
+        text = f"by {label} it is {number(100 * abs(by), 2)}% {'less' if by > 0 else 'more'} than {second.name}"
+    return text + (", which misses more wishes" if by < -_LEAST_GAP else "")
 
 
 def error_texts(plan: Plan) -> list[str]:
@@ -259,7 +280,7 @@ def _error(plan: Plan) -> dict[str, Any] | None:
 
 
 def first_numbers(plan: Plan) -> list[str]:
-    """The seven numbers of the first screen. GPUs are among them where networks may have different numbers of GPUs."""
+    """The six numbers of the first screen. GPUs are among them where networks may have different numbers of GPUs."""
     cluster = plan.spec.cluster
     differ = plan.spec.find is not None or cluster.budget is not None or cluster.power is not None
     return ["gpus", *FIRST[:-1]] if differ else list(FIRST)
@@ -331,10 +352,12 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
         "",
         aligned_table(summary_rows(plan)).rstrip(),
         "",
+        *_run_texts(plan),
     ]
     texts += [f"- {verdict['text']}" for verdict in verdicts(plan, draws)]
     texts += [f"- {capital(answer.name)} is not there: {answer.note}." for answer in plan.answers if answer.note]
     texts += [f"- {answer.why_same}" for answer in plan.answers if answer.also]
+    texts.append(f"- {server_price(plan.case)}")
     if plan.best is not None:
         texts.append(f"- Best strategy: {plan.best.label}.")
         for row in plan.own_strategy.head(1).itertuples():
@@ -342,8 +365,25 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
             limit = limit_text(row.limit, row.memory_bytes, plan.case.machine)
             texts.append(f"- {own_mapping(plan)}, on {row.candidate}: {times}; {limit}.")
     texts += [f"- {text}" for text in (*plan.case.warnings, *plan.case.run_warnings)]
-    texts += [f"- {plan.case.model.name} has {model_text(plan)}.", f"- {plan.case.links_text}", f"- {boundary(plan)}"]
+    texts += [f"- {plan.case.model.name} has {model_text(plan)}.", f"- {plan.case.links_text}"]
+    texts.append(f"- {boundary(plan.case)}")
+        f"- {plan.case.model.name} has {model_text(plan)}.",
+        f"- {plan.case.links_text}",
+        f"- {boundary(plan.case)}",
+    ]
     return "\n".join(texts)
+
+
+def _run_texts(plan: Plan) -> list[str]:
+    """Speed, energy and cost of a GPU-hour of the best network, in a line; none without a strategy."""
+    best = plan.best
+    if best is None:
+        return []
+    numbers = best.numbers
+    tokens = numbers["batch"] * plan.case.model.sequence_length / numbers["iteration_s"] / numbers["gpus_used"]
+    texts = [f"{shown('iteration_s', numbers['iteration_s'])} an iteration", f"MFU {shown('mfu', numbers['mfu'], 3)}"]
+    texts += [f"{number(tokens, 3)} tokens/s a GPU", f"{shown('energy_J', numbers['energy_J'])} for the training"]
+    return [f"{capital(best.name)}: {', '.join(texts)}, {cost_text(plan.case, best)}.", ""]
 
 
 def markdown_text(plans: Sequence[Plan], documents: Sequence[Mapping[str, Any]]) -> str:

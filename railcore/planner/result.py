@@ -24,6 +24,7 @@ from railcore.planner.answer import (
 from railcore.planner.candidates import AnyFabric, Candidate
 from railcore.planner.case import Case
 from railcore.planner.choice import missed_limits, rank_number
+from railcore.planner.costs import ownership_table
 from railcore.planner.evidence import grade_of, rows_behind, source_text
 from railcore.planner.find import racks_found
 from railcore.planner.network_slowdowns import network_shares
@@ -290,6 +291,12 @@ class Plan:
         if answer.note:
             return f"{answer.note[:1].upper()}{answer.note[1:]}."
         return f"{answer.numbers['gpus']:,.0f} GPUs would do."
+
+    @cached_property
+    @_by_own_rows
+    def ownership(self) -> pd.DataFrame:
+        """Cost of the best candidate by item: item, usd_per_year, usd_per_gpu_hour, training_usd, share, source."""
+        return ownership_table(self.case, self.best, self.situation.site.usd_per_J) if self.best else pd.DataFrame()
 
     @cached_property
     def rule_of_thumb(self) -> pd.DataFrame:

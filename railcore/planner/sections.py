@@ -11,10 +11,10 @@ from railcore import catalog
 from railcore.catalog.colours import TIMES
 from railcore.catalog.units import convert, counted, hour, number, show, words, year
 from railcore.planner.answer import Answer
+from railcore.planner.costs import boundary, cost_columns, cost_text, rent_columns, server_price
 from railcore.planner.published import MISS, checks_table
 from railcore.planner.result import Plan
 from railcore.planner.shown_numbers import NUMBERS, interval, shown
-from railcore.planner.spec import SIDE_NETWORKS
 from railcore.planner.time_columns import own_run_columns, software_columns
 from railcore.planner.uncertainty import Uncertainty
 from railcore.strategies.labels import strategy_label
@@ -37,20 +37,16 @@ def sections(plan: Plan, draws: bool) -> list[Section]:
     """All sections that the plan has something for. draws: whether uncertainty is one of them."""
     if plan.best is None:
         return [_parts(plan), _assumptions(plan)]
-    of_best = [_parts(plan), _strategy(plan, plan.best), _failures(plan, plan.best), _energy(plan)]
+    of_best = [
+        _parts(plan),
+        _strategy(plan, plan.best),
+        _failures(plan, plan.best),
+        _cost(plan, plan.best),
+        _energy(plan),
+    ]
     if draws and plan.uncertainty is not None:
         of_best.append(_uncertainty(plan, plan.best, plan.uncertainty))
     return [*of_best, _published(), _assumptions(plan), _sources(plan)]
-
-
-def boundary(plan: Plan) -> str:
-    """What is counted and what is not."""
-    included = plan.spec.cluster.include
-    counted = ["servers with their NICs", "switches", "optics at both ends"]
-    counted += [f"the {name} network" for name in included]
-    left_out = [f"the {name} network" for name in SIDE_NETWORKS if name not in included]
-    left_out += ["fibre", "storage machines", "buildings", "people"]
-    return f"Counted: {', '.join(counted)}. Not counted: {', '.join(left_out)}."
 
 
 def capital(text: str) -> str:
@@ -314,9 +310,21 @@ def _parts(plan: Plan) -> Section:
             "facility power": _quantities(thumb["power_w"], "W"),
         }
         tables.append(_table(columns, "What a rule of thumb would buy, and the sum of parts"))
-    notes = [plan.case.links_text, *(answer.why_same for answer in plan.answers if answer.also)]
+    notes = [server_price(plan.case), plan.case.links_text]
+    notes += [answer.why_same for answer in plan.answers if answer.also]
     notes += [f"{capital(answer.name)} is not there: {answer.note}." for answer in plan.answers if answer.note]
-    return _section("parts", "Parts and prices", boundary(plan), tables, notes)
+    return _section("parts", "Parts and prices", boundary(plan.case), tables, notes)
+
+
+def _cost(plan: Plan, best: Answer) -> Section:
+    items, rents = cost_columns(plan.case, plan.ownership), rent_columns()
+    tables = [_table(items, f"Cost by item: {best.name}", "lrrrrl"), _table(rents, "Published rents", "llrrll")]
+    lead = f"{cost_text(plan.case, best)}. The training's cost is that of owning the cluster while it trains."
+    notes = [
+        "Interest is the mean over the years of use. Idle time is what the cluster costs while nobody trains on it.",
+        "operation.leave_out turns items off; without all of them wear and electricity are left.",
+    ]
+    return _section("cost", "Cost of ownership", lead, tables, notes)
 
 
 def _energy(plan: Plan) -> Section:
@@ -343,7 +351,7 @@ def _energy(plan: Plan) -> Section:
         places = {"caption": "Where the power is", "points": points} if len(points) > 1 else None
     if not any("carbon_kg" in answer.numbers for answer in plan.possible):
         notes.append("Carbon is not told: the region is not known. Give [site], or operation.carbon.")
-    lead = "Energy is facility power times mean load times time. Wear spreads the purchase over the years of use."
+    lead = "Energy is facility power times mean load times time."
     return _section("energy", "Energy and site", lead, tables, notes) | {"places": places}
 
 
@@ -396,7 +404,7 @@ def _assumptions(plan: Plan) -> Section:
     said["network.technology"] = "of the switch" if case.spec.network.switch else "default"
     rows += [[key, value, said.get(key, "of the catalog")] for key, value in resolved.items() if key not in of_spec]
     table = {"caption": "Your spec and its defaults", "head": ["key", "value", "from"], "align": "lll", "rows": rows}
-    return _section("assumptions", "Assumptions and boundary", boundary(plan), [table], plan.warnings)
+    return _section("assumptions", "Assumptions and boundary", boundary(plan.case), [table], plan.warnings)
 
 
 def _electricity(plan: Plan) -> str:

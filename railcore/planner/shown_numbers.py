@@ -25,7 +25,7 @@ NUMBERS = {
     "network_w": Number("network power", "W", "listed maxima of switches and optics"),
     "purchase_usd": Number("cluster price", "USD", "purchase: servers with NICs, and networks"),
     "power_w": Number("facility power", "W", "servers and networks at full load, times PUE"),
-    "ownership_usd": Number("ownership", "USD", "purchase, and energy over the years of use"),
+    "ownership_usd": Number("ownership", "USD", "all costs that are counted, over the years of use"),
     "iteration_s": Number("iteration", "s", "of the best strategy on this network"),
     "circuits_s": Number("circuits", "s", "what changes of circuits add to an iteration"),
     "mfu": Number(
@@ -40,13 +40,14 @@ NUMBERS = {
     "gpus_spare": Number("GPUs to spare", "", "whole hosts that stand for those out of service in 99% of the time"),
     "days": Number("training", "days", "wall time of the whole training, failures and contingency included"),
     "energy_J": Number("energy", "Wh", "of the training, at the facility"),
-    "cost_usd": Number("training cost", "USD", "wear of the purchase, and energy, over the training"),
+    "cost_usd": Number("training cost", "USD", "of owning the cluster while it trains: all items that are counted"),
     "token_usd": Number("a billion tokens", "USD", "training cost over tokens"),
+    "gpu_hour_usd": Number("a GPU-hour", "USD", "training cost over hours of all GPUs that are bought"),
     "carbon_kg": Number("carbon", "t", "of the training's energy, at the stack"),
     "failed_switch_gpus": Number("GPUs that a failed leaf stops", "", "mean; 0 where it only slows them"),
     "failed_switch_tokens_share": Number("speed with a failed leaf", "%", "tokens/s until it is repaired"),
 }
-FIRST = ("days", "cost_usd", "purchase_usd", "network_usd", "power_w", "goodput", "token_usd")  # the first screen
+FIRST = ("days", "cost_usd", "purchase_usd", "network_usd", "power_w", "goodput")  # the first screen
 _DIGITS = 4
 
 

@@ -24,8 +24,10 @@ from railcore.catalog import readings, units
 from railcore.catalog.arguments import MOST_USD_PER_J
 from railcore.catalog.own_file import own_file_rows
 from railcore.catalog.readings import quantity
+from railcore.datacenter.ownership import ADDED
 from railcore.network.price_books import book_names
 from railcore.network.switches import TECHNOLOGIES
+from railcore.planner.price_basis import BASES
 from railcore.training.machine import PRECISIONS
 from railcore.training.runtime import OFFLOADS
 from railcore.training.transformer import LORA_TARGETS
@@ -363,6 +365,9 @@ class BooksSpec(SpecSection):
     powers: PowerName | PowerSpec | None = Field(None, description="a book of the catalog, or [books.powers]")
     file: str | None = Field(None, description="a CSV or .xlsx beside the spec with prices and powers of your own")
     server: Price | None = Field(None, description="price of a server or rack, in place of the platform's")
+    basis: Literal[BASES] = Field(
+        "volume", description="whose prices platforms have: the catalog's are brought to it; server is taken as it is"
+    )
     server_power: Power | None = Field(None, description="of a server or rack at full load, in place of the platform's")
 
 
@@ -388,6 +393,9 @@ class OperationSpec(SpecSection):
     )
     contingency: Annotated[Number, Field(ge=0, allow_inf_nan=False)] = Field(
         0.0, description="share of time added; modelled times are benchmarks'"
+    )
+    leave_out: Annotated[tuple[Literal[ADDED], ...], OneOrMore] = Field(
+        (), description=f"costs that are not counted beside wear and electricity: {', '.join(ADDED)}"
     )
 
 
@@ -415,7 +423,7 @@ class GoalsSpec(SpecSection):
     days: Days | None = Field(None, description="of the training")
     power: Power | None = Field(None, description="of the facility")
     purchase: Price | None = Field(None, description="of servers and networks")
-    cost: Price | None = Field(None, description="of the training: wear and energy")
+    cost: Price | None = Field(None, description="of the training: all that operation.leave_out does not leave out")
     carbon: Tonnes | None = Field(None, description="of the training's energy")
     goodput: Share | None = Field(None, description="share of the time that advances the job, at least")
     gpus: Count | None = Field(None, description="that are bought")

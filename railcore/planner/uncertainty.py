@@ -18,6 +18,7 @@ import pandas as pd
 from railcore import catalog
 from railcore.catalog.distributions import draws as row_draws
 from railcore.catalog.distributions import quantile
+from railcore.datacenter.ownership import term_keys
 from railcore.network.price_books import rows_of_book
 from railcore.network.reliability import failure_rows, host_gpus, rate_and_repair
 from railcore.planner.answer import Answer, EnergyPrices, costed, sizing_of
@@ -25,10 +26,14 @@ from railcore.planner.candidates import Candidate, switch_rows
 from railcore.planner.case import Case, Values
 from railcore.planner.goals import GOALS
 from railcore.planner.goodput import lost_shares
+from railcore.planner.price_basis import basis_keys
 from railcore.strategies.answers import machine_changes, uncertain_inputs
 from railcore.training.prediction_error import ExpectedError
 
-DRAWN = ("network_usd", "purchase_usd", "power_w", "days", "goodput", "energy_J", "cost_usd", "token_usd", "carbon_kg")
+DRAWN = (
+    *("network_usd", "purchase_usd", "power_w", "days", "goodput"),
+    *("energy_J", "cost_usd", "token_usd", "gpu_hour_usd", "carbon_kg"),
+)
 # Efficiencies that differ from card to card, from rack to rack, from fabric to fabric, and between a card and a job.
 _BY_SITE = (
     "matmul_sustained",
@@ -72,6 +77,9 @@ class Situation:
             ("operation", "machine", "mean_load", operation.load),
         ]
         rows += [catalog.item(*key[:2]).row(key[2]) for *key, value in replaced if value is None]
+        keys = [*term_keys(case.left_out).values()]
+        keys += basis_keys(case.rack, books.basis) if books.server is None else ()
+        rows += [catalog.item(*key[:2]).row(key[2]) for key in keys]
         if operation.failures == "value":
             kinds = {kind for answer in self._possible for kind in answer.goodput["kind"] if kind}
             rows += failure_rows(kinds, operation.checkpoint, operation.restart)

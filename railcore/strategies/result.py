@@ -216,7 +216,9 @@ class SearchResult:
         for column in fields(IterationEstimate):
             values = [getattr(estimate, column.name) for estimate in estimates]
             if isinstance(values[0], dict):
-                joined[column.name] = {key: np.concatenate([value[key] for value in values])[order] for key in values[0]}
+                joined[column.name] = {
+                    key: np.concatenate([value[key] for value in values])[order] for key in values[0]
+                }
             elif isinstance(values[0], tuple):
                 joined[column.name] = tuple(dict.fromkeys(text for texts in values for text in texts))
             else:

@@ -256,7 +256,7 @@ def cost_over_days(data: pd.DataFrame, title: str) -> plt.Figure:
         style |= {"markeredgecolor": colours[name], "markerfacecolor": colours[name] if not i else "none"}
         ax.plot([days], [cost], **style)
     ax.margins(0.12)
-    ax.set(xlabel="training [days]", ylabel="training cost: wear and energy [million USD]")
+    ax.set(xlabel="training [days]", ylabel="training cost [million USD]")
     ax.set_title(title, fontsize=10)
     ax.set_xlim(right=ax.get_xlim()[1] + 0.16 * np.ptp(ax.get_xlim()))
     names = [f"{name} (best)" if not i else name for i, name in enumerate(data["network"])]
