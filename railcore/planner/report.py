@@ -365,8 +365,7 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
             limit = limit_text(row.limit, row.memory_bytes, plan.case.machine)
             texts.append(f"- {own_mapping(plan)}, on {row.candidate}: {times}; {limit}.")
     texts += [f"- {text}" for text in (*plan.case.warnings, *plan.case.run_warnings)]
-    texts += [f"- {plan.case.model.name} has {model_text(plan)}.", f"- {plan.case.links_text}"]
-    texts.append(f"- {boundary(plan.case)}")
+    texts += [
         f"- {plan.case.model.name} has {model_text(plan)}.",
         f"- {plan.case.links_text}",
         f"- {boundary(plan.case)}",

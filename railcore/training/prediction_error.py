@@ -246,17 +246,30 @@ def expected_error(
     answer = answer or ("strategy" if runs else "best")
     if runs and answer == "best":
         raise ValueError("answer is 'best' beside own runs, which tell of given strategies: leave it out")
-    kind, software = model_kind(model), as_runtime(runtime, machine).name
-    gpu, name = machine.gpu or "a GPU without a name", model.name or "a model without a name"
-    job: dict[str, Any] = {"mixture": kind, "runtime": software, "gpu": gpu, "precision": machine.precision}
-    job |= {"model": name, "gpus": int(gpus), "flag": "", "place": f"{YOURS}, {machine.platform}"}
-    known = known_errors(answer, own)
+    job = {
+        "mixture": model_kind(model),
+        "runtime": as_runtime(runtime, machine).name,
+        "gpu": machine.gpu or "a GPU without a name",
+        "precision": machine.precision,
+        "model": model.name or "a model without a name",
+        "gpus": int(gpus),
+        "flag": "",
+        "place": f"{YOURS}, {machine.platform}",
+    }
+    return _expected(answer, known_errors(answer, own), tuple(job.items()))
+
+
+@lru_cache(256)  # a plan asks for each of its networks, a sweep for each of its points
+def _expected(answer: str, known: KnownErrors, columns: tuple[tuple[str, Any], ...]) -> ExpectedError:
+    """`expected_error` of a job by the columns of `error_spreads.shared`, from known errors."""
+    job = dict(columns)
+    kind, gpu, software = (job[name] for name in ("mixture", "gpu", "runtime"))
     middle, spread = (round(float(values[0]), _DIGITS) for values in known.expected(pd.DataFrame([job])))
     (lower, low), (upper, high) = scores(answer, (0.5, 0.9))
     low, lower, centre, upper, high = np.exp(middle + spread * np.array([low, lower, 0.0, upper, high])).tolist()
     table = _published(answer).table
     of_kind = table[table["mixture"] == kind]
-    like = of_kind[(of_kind["gpu"] == gpu) & (of_kind["precision"] == machine.precision)]
+    like = of_kind[(of_kind["gpu"] == gpu) & (of_kind["precision"] == job["precision"])]
     of_software = of_kind[(of_kind["gpu"] == gpu) & (of_kind["runtime"] == software)]
     order, pairs = choice_order(kind)
     return ExpectedError(
@@ -274,7 +287,7 @@ def expected_error(
         pairs=pairs,
         own=len(known.table) - len(table),
         missing=tuple(_missing(table, of_kind, like, job)),
-        group=f"{_KINDS[kind]} in {machine.precision} on {gpu}",
+        group=f"{_KINDS[kind]} in {job['precision']} on {gpu}",
         answer=answer,
         log_middle=middle,
         log_spread=spread,
