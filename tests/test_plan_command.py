@@ -45,11 +45,11 @@ def test_exit_status_says_whether_limits_are_met(write, capsys):
     assert main(["plan", write()]) == 0
     out, err = capsys.readouterr()
     assert re.match(
-        r"Our <first> cluster\nBuy rail-optimized for 1\.783 M USD, of which the network 102\.6 k USD: it trains "
+        r"Our <first> cluster\nBuy rail-optimized for 1\.83 M USD, of which the network 149\.5 k USD: it trains "
         r"Llama-3 8B in 16\.15 days \(between [\d.]+ and [\d.]+ days in ",
         out,
     )
-    assert " for 36.19 k USD" in out and "published run" in out
+    assert " for 36.36 k USD" in out and "published run" in out
     assert "rail-optimized *" in out and "Best strategy: DP64" in out and err == ""
     assert main(["plan", write("[limits]\ndays = 20\n")]) == 0
     assert "within 20 days" in capsys.readouterr().out
