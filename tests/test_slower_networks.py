@@ -17,7 +17,7 @@ from railcore.strategies.splits import SPLIT
 from railcore.training.group_shares import group_shares
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
-from railcore.training.rank_order import group_levels, gpus_of
+from railcore.training.rank_order import gpus_of, group_levels
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.software import as_runtime, dated_runtimes
 from railcore.training.strategy_columns import STRATEGY_COLUMNS

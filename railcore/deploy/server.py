@@ -20,6 +20,9 @@ from railcore.catalog.arguments import Count, NonNegativeInt, PositiveBandwidth,
 from railcore.catalog.checks import one_of, whole
 from railcore.catalog.units import counted, significant
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 NETWORK = "network"
 SERVER_LINKS = ("hb", "pcie", "ethernet")  # kinds of edges
 _ENDS = ("gpu", NETWORK)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from railcore.catalog.arguments import Count, checked
 from railcore.network.topology.failed_part import MOVES, SLOWING_PARTS, STOPPING_PARTS, FailedPart, has_part, lost_gpus
 from railcore.network.topology.photonic import PhotonicRails
-from railcore.network.topology.rails import RailFabric, fabric_name
+from railcore.network.topology.rails import RailFabric
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import GroupPlace, Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
@@ -149,7 +149,7 @@ def failed_part_slowdowns(
 
 def _slowdown_table(fabric: RailFabric | PhotonicRails, strategy: Strategy, rows: list[dict[str, Any]]) -> pd.DataFrame:
     """The table of `failed_part_slowdowns`."""
-    name = "photonic rails" if isinstance(fabric, PhotonicRails) else fabric_name(fabric)
+    name = "photonic rails" if isinstance(fabric, PhotonicRails) else fabric.layout_name
     table = pd.DataFrame(rows).assign(fabric=name)
     stopped = fabric.gpus // strategy.data * (strategy.data - table["data"])
     speed = table["global_batch"] / table["iteration_s"]

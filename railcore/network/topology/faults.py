@@ -11,7 +11,7 @@ import pandas as pd
 from railcore.catalog.arguments import checked
 from railcore.catalog.units import convert
 from railcore.network.topology.graph import rail_bisection_bandwidth, same_rail_switches
-from railcore.network.topology.rails import RailFabric, fabric_name, rail_only, rail_optimized
+from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
 from railcore.network.topology.reach import connected_gpus, rail_flow, switches_on_the_way
 from railcore.network.topology.wiring import Wiring, whole_wiring
 
@@ -134,7 +134,7 @@ def fault_effects(fabric: RailFabric) -> pd.DataFrame:
         if (key := sides.tobytes()) not in flows:
             flows[key] = rail_flow(whole, whole, sides)
         row = {
-            "fabric": fabric_name(fabric),
+            "fabric": fabric.layout_name,
             "fault": kind,
             "gpus_failed": int(np.count_nonzero(~live)),
             "nics_cut": cut_from_network(whole, left).size,

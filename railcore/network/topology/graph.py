@@ -13,7 +13,6 @@ import networkx as nx
 import pandas as pd
 
 from railcore.catalog.units import convert
-from railcore.network.topology.rails import fabric_name
 from railcore.network.topology.wiring import WireList, rails_of_pods, wire_list
 
 MOST_GPUS, MOST_LINKS = 2**20, 2**23  # of a graph; either takes a minute and some GB
@@ -34,7 +33,7 @@ def build_graph(fabric, rails: range | None = None) -> nx.Graph:
     """
     if rails is not None and math.isfinite(fabric.oversubscription):
         raise ValueError(f"rails is {rails!r}, but a layer joins all rails: build the whole graph")
-    graph = nx.Graph(name=fabric_name(fabric))
+    graph = nx.Graph(name=fabric.layout_name)
     if rails is None:
         add_hb_domains(graph, fabric, fabric.hb_rate_Bps)
         rails = range(1, fabric.rails + 1)
@@ -49,7 +48,7 @@ def first_pod(fabric) -> nx.Graph:
 
     A rail stands whole in a pod, and its leaves meet there: routes within a rail are those of the whole fabric.
     """
-    graph, rails, wires = nx.Graph(name=f"{fabric_name(fabric)}, pod 1"), rails_of_pods(fabric)[0], WireList(fabric)
+    graph, rails, wires = nx.Graph(name=f"{fabric.layout_name}, pod 1"), rails_of_pods(fabric)[0], WireList(fabric)
     _add_rails(graph, fabric, rails)
     if fabric.tiers:
         wires.add_pod(1, rails)

@@ -142,6 +142,15 @@ class RailFabric(HBDomains):
         return rail_parts(**{name: getattr(self, name) for name in names.split()})
 
     @property
+    def layout_name(self) -> str:
+        """What it is called in tables and titles, from its rails, its layer over them and its planes."""
+        planes = f", {self.planes} planes" if self.planes > 1 else ""
+        if self.rails == 1:
+            return f"fat tree{planes}"
+        over = self.oversubscription
+        return {math.inf: "rail-only", 1.0: "rail-optimized"}.get(over, f"rails under {over:g}:1") + planes
+
+    @property
     def tiers(self) -> int:
         """Switch tiers, 0 where no link is needed."""
         return int(self.parts.tiers)
@@ -332,11 +341,3 @@ def fat_tree(endpoints: Count, radix: Listed, hb_domain_size: Count = 1, **optio
     (3, 278)
     """
     return RailFabric(endpoints, hb_domain_size, radix, math.inf, rails=1, **options)
-
-
-def fabric_name(fabric: RailFabric) -> str:
-    """What a fabric is called in tables and titles, from its rails, its layer over them and its planes."""
-    s, planes = fabric.oversubscription, f", {fabric.planes} planes" if fabric.planes > 1 else ""
-    if fabric.rails == 1:
-        return f"fat tree{planes}"
-    return {math.inf: "rail-only", 1.0: "rail-optimized"}.get(s, f"rails under {s:g}:1") + planes
