@@ -6,6 +6,8 @@ import pytest
 from test_plan import spec
 
 from railcore.planner.planning import plan
+from railcore.strategies.gpu_counts import Batches
+from railcore.strategies.parts import search
 
 QUICK = {"micro_batch": 1, "context": 1, "pipeline": 1, "placement": "tensor first"}
 MOST = 16  # racks that are gone through one by one
@@ -91,7 +93,7 @@ def test_limits_that_nothing_meets_are_a_note_that_says_the_nearest(limits, find
     found = found_by(limits, find)
     (answer,) = found.answers
     assert not found.met and found.best is None and not answer.numbers
-    assert [*found.parts] == [*found.failures] == ["candidate"] and found.parts.empty
+    assert [*found.bill] == [*found.failures] == ["candidate"] and found.bill.empty
     assert answer.note.startswith("no number of GPUs meets the limits: the nearest, ") and told in answer.note
     assert answer.note[:1].upper() + answer.note[1:] in str(found)
 
@@ -126,3 +128,44 @@ def test_racks_of_72_and_domains_of_several_servers(cluster):
     days = sized[3]["days"] * 1.0001
     fewest = plan({**given, "limits": {"days": days}, "find": {"gpus": "fewest"}}).best.numbers
     assert fewest["gpus"] == min(n["gpus"] for n in sized if n["days"] <= days)
+
+
+# Racks, GPUs in use and batch as one, held to a whole search of every number of racks with every batch that is allowed.
+
+TOKENS = "2.95M tokens"  # 360 sequences
+
+
+@cache
+def least_s(racks):
+    """Least time of a sequence on so many racks, of all numbers of GPUs in use and all batches within a tenth [s]."""
+    batches = Batches.near(2.95e6 / 8192)
+    every = list(range(batches.low, batches.high + 1))
+    options = {"top": 1, "only_best": True, "at_most": True, **QUICK}
+    return search("Llama-3 8B", "DGX H100", 8 * racks, every, **options).best["sequence_s"].min()
+
+
+def with_batch_in_tokens(limits, find):
+    given = asked(limits, find)
+    return plan(given | {"job": given["job"] | {"batch": TOKENS}})
+
+
+def sequence_s(found):
+    return found.best.numbers["iteration_s"] / found.best.numbers["batch"]
+
+
+@pytest.mark.parametrize("most", [7, 11, 13, MOST])
+def test_the_fewest_days_are_within_a_hundredth_of_every_batch_on_every_number_of_racks(most):
+    found = with_batch_in_tokens({"gpus": 8 * most}, {"days": "fewest"})
+    least = min(least_s(racks) for racks in range(1, most + 1))
+    assert least * (1 - 1e-9) <= sequence_s(found) <= 1.01 * least
+
+
+@pytest.mark.parametrize("racks", [6, 9, 13])
+def test_the_fewest_gpus_are_those_of_every_batch_on_every_number_of_racks(racks):
+    found = with_batch_in_tokens({"gpus": 8 * racks}, {"days": "fewest"})
+    days = found.best.numbers["days"] * 1.0001
+    fewest = with_batch_in_tokens({"days": days}, {"gpus": "fewest"})
+    days_of_s = found.best.numbers["days"] / sequence_s(found)
+    enough = [count for count in range(1, MOST + 1) if least_s(count) * days_of_s <= days * 1.001]
+    surely = [count for count in range(1, MOST + 1) if least_s(count) * days_of_s <= days / 1.015]
+    assert fewest.met and min(enough) <= fewest.best.racks <= min([racks, *surely])

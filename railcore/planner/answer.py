@@ -25,6 +25,7 @@ from railcore.photonics.circuit_search import best_on_circuits
 from railcore.planner.candidates import AnyFabric, Candidate, switch_books
 from railcore.planner.case import Case, Values
 from railcore.planner.fabrics import limiting_fabric, switching_time
+from railcore.planner.goals import NO_DIFFERENCE
 from railcore.planner.goodput import training_goodput
 from railcore.planner.spec import OperationSpec
 from railcore.strategies.labels import strategy_label
@@ -40,8 +41,6 @@ from railcore.training.transformer import model_flops_utilization
 from railcore.training.unique_rows import Columns
 
 KEPT = 8  # designs of a candidate, which draws time again
-_TRIED = 2  # numbers of GPUs and batches that a network is searched with
-_CLEARLY = 0.98  # times the time: as fast is worth another batch
 _SEARCHED = 64  # strategies, of which the best designs are kept
 _PARTS_ONLY: dict[str, Any] = {"compute_share": 1.0, "network_share": 0.0, "other_power_share": 0.0}  # no rule of thumb
 CIRCUIT_KEYS = ("nic_ports", "circuit_switch", "reconfiguration")  # of network: strategies on circuits depend on them
@@ -219,7 +218,7 @@ class Designs:
         delay_s = switching_time(spec.circuit_switch, spec.reconfiguration)
         rings = ring_lengths(spec.nic_ports, fabric.planes, fabric.fibres_per_port)
         options: dict[str, Any] = {"ports": spec.nic_ports, "rings": rings, **self._options}
-        for machine, gpus, batch in self._tried(gpus_left):
+        for machine, gpus, batch in self._tried(gpus_left, circuits=True):
             options["fastest"] = self._on_the_fastest(machine, gpus, batch)
             table = best_on_circuits(self.case.model, machine, gpus, batch, delay_s, **options)
             row = table.iloc[0]
@@ -233,11 +232,11 @@ class Designs:
             best = _faster(best, Design(result, rows, result.machine, added_s, table.attrs["warnings"]))
         return best
 
-    def _tried(self, gpus: int) -> Iterator[tuple[Machine, int, int]]:
+    def _tried(self, gpus: int, circuits: bool = False) -> Iterator[tuple[Machine, int, int]]:
         """Machine with its GPUs in use of each HB domain, GPUs and batch, by rows of `Case.tried`."""
         if gpus < 1:
             return
-        for row in self.case.tried(gpus).head(_TRIED).itertuples():
+        for row in self.case.tried(gpus, circuits).itertuples():
             used = min(int(row.hb_domain_size), int(row.gpus))
             yield self.case.machine.changed(hb_domain_size=used), int(row.gpus), int(row.global_batch)
 
@@ -247,7 +246,7 @@ def _faster(one: Design | None, other: Design) -> Design:
     if one is None:
         return other
     sequence_s = [design.iteration_s / int(design.rows["global_batch"][0]) for design in (one, other)]
-    return other if sequence_s[1] < _CLEARLY * sequence_s[0] else one
+    return other if sequence_s[1] < (1 - NO_DIFFERENCE) * sequence_s[0] else one
 
 
 def _kept(result: SearchResult) -> Columns:

@@ -18,11 +18,12 @@ from railcore.deploy.cluster_cost import cluster_network_parts
 from railcore.network.price_books import FARTHEST_RATE, PriceBook, rows_of_book
 from railcore.network.reliability import host_gpus
 from railcore.network.switches import TECHNOLOGIES
+from railcore.planner.goals import NO_DIFFERENCE
 from railcore.planner.links import link_books, link_switch, link_technology, side_books, switch_ports
 from railcore.planner.measured_runs import spec_runs
 from railcore.planner.price_basis import basis_factor
 from railcore.planner.spec import JobSpec, SiteSpec, Spec, batch_size
-from railcore.strategies.gpu_counts import gpu_counts, near_batches
+from railcore.strategies.gpu_counts import SIZES_FROM, job_sizes, near_batches
 from railcore.strategies.splits import allowed_values
 from railcore.training.error_spreads import LARGEST_LOG
 from railcore.training.hugging_face import predicting_layers
@@ -38,12 +39,11 @@ from railcore.training.transformer import Transformer, catalog_model
 if TYPE_CHECKING:
     from railcore.siting.areas import Area
 
+_EVEN = 16  # which divides a batch that rings of any usual number of ranks can share
 Values = Mapping[tuple[str, str, str], Any]  # draws of catalog rows by family, item and parameter
-_EVEN = 16  # the power of 2 that should divide a batch
 _ADAPTERS = ("lora_rank", "lora_targets", "frozen_bytes")  # fields of a model that a job says beside it
 _NO_SIZES = ("name", "imbalance", *_ADAPTERS)  # fields of a model that a launch line does not say
 _OF_REPLICA = ("tensor", "context", "pipeline")  # fields of a strategy that a replica of the model takes
-_WITHIN = 1.03  # times the least time: batches as fast are ordered by other terms
 
 
 @dataclass(frozen=True)
@@ -215,45 +215,65 @@ class Case:
         table = self._sides[gpus]
         return table[table["network"].isin(self.spec.cluster.include)]
 
-    def tried(self, gpus: int) -> pd.DataFrame:
-        """Rows of `counts` that are searched: the first, then others that may be better.
+    def tried(self, gpus: int, circuits: bool = False) -> pd.DataFrame:
+        """Rows of `counts` that are searched: the first, and the fastest where that is another one.
 
-        Others are those faster by the short search. Where 16 does not divide the first one's batch they are all, since
-        that batch leaves few strategies on some networks.
+        circuits: whether rings of circuits share the batch: then the fastest one of a batch that 16 divides too.
         """
         counts = self.counts(gpus)
-        if len(counts) < 2:
-            return counts
-        first, rest = counts.iloc[:1], counts.iloc[1:]
-        even = math.gcd(int(first["global_batch"].iloc[0]), _EVEN) == _EVEN
-        others = rest[rest["sequence_s"] < first["sequence_s"].iloc[0]] if even else rest
-        return pd.concat([first, others])
+        by_time = counts.sort_values("sequence_s", kind="stable")
+        even = by_time.index[by_time["global_batch"] % _EVEN == 0] if circuits else by_time.index[:0]
+        return counts.loc[[*dict.fromkeys([*counts.index[:1], *by_time.index[:1], *even[:1]])]]
 
     def batches(self, gpus: int) -> list[int]:
         """Batches that are tried on this number of GPUs, the nearest to the asked one first."""
         return [self.batch] if isinstance(self.batch, int) else near_batches(self.batch, gpus)
 
     @cached_property
-    def _counts(self) -> dict[int, pd.DataFrame]:
+    def _sizes(self) -> dict[tuple[int, bool], pd.DataFrame]:
         return {}
 
-    def counts(self, gpus: int) -> pd.DataFrame:
-        """Rows of `gpu_counts` of a cluster, the preferred one first.
+    def sizes(self, gpus: int, use_all: bool = False) -> pd.DataFrame:
+        """Numbers of GPUs in use, at most so many, and batches: rows of the table of `job_sizes`.
 
-        Rows within 3% of the least time come first. Of these, batches that a higher power of 2 divides, up to 16, since
-        they leave every network more strategies; then those nearer to the asked one.
+        Numbers that are near share a table, that of the next of a few numbers of racks, each a quarter above the last.
         """
-        if gpus not in self._counts:
+        racks = math.ceil(gpus / self.rack_gpus)
+        table = self._table(gpus if use_all else next_step(racks) * self.rack_gpus, use_all)
+        K = min(self.machine.hb_domain_size, gpus)
+        whole = gpus // K * np.minimum(table["hb_domain_size"], K)  # of a part of each domain
+        usable = table["gpus"] <= whole.where(table["hb_domain_size"] < K, gpus)
+        if not usable.any() and len(table):
+            return self._table(gpus, use_all)
+        return table[usable].reset_index(drop=True)
+
+    def _table(self, gpus: int, use_all: bool) -> pd.DataFrame:
+        if (gpus, use_all) not in self._sizes:
             options = {"runtime": self.runtime, "offload": self.spec.job.offload, **self.spec.job.search}
             machine = self.machine.changed(hb_domain_size=min(self.machine.hb_domain_size, gpus))
-            use_all = self.spec.cluster.use == "all"
-            counts = gpu_counts(self.model, machine, gpus, self.batches(gpus), use_all=use_all, **options)
-            near = counts["sequence_s"] <= _WITHIN * counts["sequence_s"].min()
-            odd = -np.gcd(counts["global_batch"].to_numpy(int), _EVEN)
-            off = (counts["global_batch"] - self.batch).abs().astype(float)
-            order = np.lexsort([counts["sequence_s"], off.where(near, np.inf), odd, ~near])
-            self._counts[gpus] = counts.iloc[order].reset_index(drop=True)
-        return self._counts[gpus]
+            self._sizes[gpus, use_all] = job_sizes(self.model, machine, gpus, self.batch, use_all=use_all, **options)
+        return self._sizes[gpus, use_all]
+
+    def counts(self, gpus: int) -> pd.DataFrame:
+        """Rows of `sizes`, the preferred one first.
+
+        Rows whose time is within NO_DIFFERENCE of the least come first: of these, those that leave fewer GPUs idle,
+        then those whose batch is nearer to the asked one.
+        """
+        sizes = self.sizes(gpus, self.spec.cluster.use == "all")
+        near = sizes["sequence_s"] <= (1 + NO_DIFFERENCE) * sizes["sequence_s"].min()
+        idle = (gpus - sizes["gpus"]).astype(float).where(near, np.inf)
+        off = (sizes["global_batch"] - self.batch).abs().astype(float).where(near, np.inf)
+        order = np.lexsort([sizes["sequence_s"], off, idle])
+        return sizes.iloc[order].reset_index(drop=True)
+
+
+def next_step(racks: int) -> int:
+    """The least of 1, 2, 3, 4, 5, 7, ... that is no less: each is 1 / SIZES_FROM times the one before, or 1 more."""
+    step = 1
+    while step < racks:
+        step = max(step + 1, math.floor(step / SIZES_FROM))
+    return step
 
 
 def _drawn(book: PriceBook, values: Values) -> PriceBook:

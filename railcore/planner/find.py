@@ -1,26 +1,29 @@
 """The inverse: the number of racks that meets limits with the fewest GPUs, the least cost or the fewest days.
 
-Days fall as racks are added while a job may leave GPUs idle; price and power rise. The cost of a training is not
-monotonic: racks that the job cannot use only add to it. So the numbers of racks that are tried are those that a number
-of GPUs which divides the job just fills (`useful_racks`), and the fewest that limits allow.
+Batch, GPUs in use and racks are searched as one. A short search gives times for every number of racks and every batch
+that is allowed (`racks_by_time`); of racks that are no faster than fewer ones none is worth buying. These estimates say
+which number of racks is worth a whole search on a network, and each whole search corrects them.
 """
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from railcore.catalog.units import day
 from railcore.planner.answer import Answer
-from railcore.planner.case import Case
+from railcore.planner.case import Case, next_step
 from railcore.planner.choice import missed_limits, missed_text
+from railcore.planner.goals import FOUND, NO_DIFFERENCE
 from railcore.planner.spec import FindSpec, GoalsSpec
 
 _MOST_RACKS = 2**17
 _GROWING = ("power", "purchase", "gpus")  # limits that more racks only break
-_WIDE = 16  # times the fewest racks, up to which the cheapest are looked for
-_LADDER = 1.3  # steps at which useful racks are asked for
-_TRIED, _QUICK = 16, 4  # useful racks that are tried: those that look cheapest, and quickest
+_ASKED = 6  # whole searches of a network at most, where estimates can tell no difference
+_SURELY = 0.9  # of the racks that time in inverse proportion would need
+_PRICED = 16  # numbers of racks whose price is looked at before one is searched
 _AS_QUICK = 1.001  # times the fewest days, that count as equal
 
 Asked = Callable[[int], Answer]  # the answer for a number of racks
@@ -51,34 +54,145 @@ def racks_found(case: Case, ask: Asked, size: Asked, find: FindSpec, limits: Goa
     """
     growing = {name for name in _GROWING if getattr(limits, name) is not None}
     most = _largest(size, limits, growing)
+    search = _Search(case, ask, size, find, limits)
+    top = most if find.days else min(next_step(_fewest_by_peak(case, limits)), most)
+    while top:
+        before, fastest_s = search.least, search.fastest_s
+        search.add(racks_by_time(case, top))
+        search.run()
+        if math.isfinite(search.least) and (not find.cost or search.least >= before):
+            break
+        if find.days:
+            top //= 2
+        elif top == most or (math.isfinite(fastest_s) and search.fastest_s >= fastest_s):
+            break  # more racks are no faster
+        else:
+            top = min(next_step(math.ceil(top * search.growth)), most)
+    return search.found(most)
 
-    def meets(racks: int) -> bool:
-        answer = ask(racks)
-        return answer.design is not None and not missed_limits(answer, limits)
 
-    if find.days:
-        return _quickest(case, ask, meets, most, limits)
-    least = _soon_enough(ask, limits, most)
-    if find.cost:
-        return _cheapest(case, ask, meets, least, min(_WIDE * least, most), limits)
-    return _fewest(case, ask, meets, least, min(_WIDE * least, most), limits)
+def _fewest_by_peak(case: Case, limits: GoalsSpec) -> int:
+    """Racks that would meet the limit of days at the GPUs' peak rate; 1 without one."""
+    flops = case.machine.rates.bf16_rate * case.rack_gpus * (limits.days or math.inf) * day
+    return max(math.ceil(case.flops / flops), 1)
 
 
-def useful_racks(case: Case, low: int, high: int) -> pd.DataFrame:
-    """Racks from `low` to `high` that a number of GPUs dividing the job just fills: columns racks, sequence_s."""
-    steps, asked = {high}, float(low)
-    while asked < high:
-        steps.add(int(asked))
-        asked = max(asked * _LADDER, asked + 1)
-    tables, of_rack = [], case.rack_gpus
-    for racks in sorted(steps):
-        table = case.counts(racks * of_rack)
-        domains = np.ceil(table["gpus"].to_numpy(float) / table["hb_domain_size"].to_numpy(float))
-        filled = domains * min(case.machine.hb_domain_size, racks * of_rack)
-        tables.append(table.assign(racks=np.maximum(np.ceil(filled / of_rack), low).astype(int)))
-    table = pd.concat([table for table in tables if len(table)] or tables)
-    fastest = table[table["racks"] <= high].sort_values("sequence_s", kind="stable").drop_duplicates("racks")
-    return fastest.sort_values("racks")[["racks", "sequence_s"]].reset_index(drop=True)
+def racks_by_time(case: Case, most: int) -> pd.DataFrame:
+    """Numbers of racks up to `most`, from about four fifths of them on, that are each faster than all fewer ones.
+
+    By the short search. Columns racks, sequence_s, gpus and global_batch (in use); the fewest racks first.
+    """
+    of_rack, spares = case.rack_gpus, case.spec.operation.spares or 0
+    table, K = case.sizes(most * of_rack), min(case.machine.hb_domain_size, most * of_rack)
+    domains = np.ceil(table["gpus"].to_numpy(float) / table["hb_domain_size"].to_numpy(float))
+    filled = np.where(domains > 1, domains * K, table["gpus"])
+    table = table.assign(racks=np.ceil((filled + spares) / of_rack).astype(int))
+    if case.spec.cluster.use == "all":
+        table = table[table["gpus"] + spares == table["racks"] * of_rack]
+    table = table[table["racks"] <= most].sort_values(["racks", "sequence_s"], kind="stable")
+    before = table["sequence_s"].cummin().shift(fill_value=math.inf)
+    return table.loc[table["sequence_s"] < before, ["racks", "sequence_s", "gpus", "global_batch"]].drop_duplicates(
+        "racks", ignore_index=True
+    )
+
+
+class _Search:
+    """Numbers of racks with their estimated times, and the answers that were asked for."""
+
+    def __init__(self, case: Case, ask: Asked, size: Asked, find: FindSpec, limits: GoalsSpec) -> None:
+        self.case, self.ask, self.size, self.limits = case, ask, size, limits
+        self.number = next(name for key, name in FOUND.items() if getattr(find, key))
+        self.table = pd.DataFrame()
+        self.answers: dict[int, Answer] = {}
+
+    def add(self, table: pd.DataFrame) -> None:
+        """More numbers of racks."""
+        both = pd.concat([self.table, table]).sort_values("sequence_s", kind="stable")
+        self.table = both.drop_duplicates("racks").sort_values("racks", ignore_index=True)
+
+    def run(self) -> None:
+        """Ask for the numbers of racks that may be the best, the likeliest first."""
+        for _ in range(_ASKED):
+            if (racks := self._next()) is None:
+                return
+            self.answers[racks] = self.ask(racks)
+
+    @property
+    def least(self) -> float:
+        """The least of what is looked for, of answers that meet the limits; infinite without any."""
+        return min((answer.numbers[self.number] for answer in self._met.values()), default=math.inf)
+
+    @property
+    def fastest_s(self) -> float:
+        """The least time of a sequence of all numbers of racks, by the short search; infinite without any."""
+        return float(self.table["sequence_s"].min()) if len(self.table) else math.inf
+
+    @property
+    def growth(self) -> float:
+        """Times so many racks are looked at next: most of what days lack, as time is in inverse proportion at best."""
+        lacking = 1.0
+        if self.limits.days and not self._met and len(self.table):
+            lacking = _SURELY * float(self._estimated()["days"].min()) / self.limits.days
+        return max(lacking, 1.01) if len(self.table) else 2.0
+
+    def found(self, most: int) -> int:
+        """Racks of the best answer. Raises ValueError where none meets the limits."""
+        if met := self._met:
+            least = self.least * (_AS_QUICK if self.number == "days" else 1)
+            return min(racks for racks, answer in met.items() if answer.numbers[self.number] <= least)
+        tried = self._run or [self.ask(racks) for racks in self.table["racks"].tail(1)] or [self.ask(most)]
+        far = [max(missed_limits(answer, self.limits).values(), default=0.0) for answer in tried]
+        raise ValueError(_nearest(tried[int(np.argmin(far))], self.limits))
+
+    @property
+    def _run(self) -> list[Answer]:
+        """Answers with a strategy."""
+        return [answer for answer in self.answers.values() if answer.design is not None]
+
+    @property
+    def _met(self) -> dict[int, Answer]:
+        return {answer.racks: answer for answer in self._run if not missed_limits(answer, self.limits)}
+
+    def _next(self) -> int | None:
+        """The number of racks to ask for next; None where all others are worse, or miss a limit."""
+        table = self._estimated()
+        table = table[~table["racks"].isin(self.answers)]
+        if self.limits.days is not None:
+            table = table[table["days"] <= (1 + NO_DIFFERENCE) * self.limits.days]
+        if self.number == "cost_usd":
+            looks = (table["days"] * table["racks"]).sort_values(kind="stable").index[:_PRICED]
+            table = table.loc[looks].assign(cost_usd=lambda rows: [self._cost(row) for row in rows.itertuples()])
+        margin = 1 if self.number == "gpus" else 1 + NO_DIFFERENCE  # the number of GPUs is no estimate
+        for row in table.sort_values([self.number, "racks"], kind="stable").itertuples():
+            if getattr(row, self.number) >= margin * self.least:
+                return None
+            dear = self._run and self.limits.cost and self._cost(row) > (1 + NO_DIFFERENCE) * self.limits.cost
+            if not dear and self.size(int(row.racks)).numbers:
+                return int(row.racks)
+        return None
+
+    def _cost(self, row: Any) -> float:
+        """Estimated cost of a row of `_estimated`; infinite where there is no such network."""
+        return row.days * row.of_purchase * self.size(int(row.racks)).numbers.get("purchase_usd", math.inf)
+
+    def _estimated(self) -> pd.DataFrame:
+        """The table with columns gpus (bought), days and of_purchase (cost over days and price), by the nearest answer.
+
+        Days are in proportion to times of the short search. Before anything is asked all time advances the job.
+        """
+        case, answers = self.case, sorted(self._run, key=lambda answer: answer.racks)
+        table = self.table.assign(gpus=self.table["racks"] * case.rack_gpus)
+        racks, short_s = (table[name].to_numpy(float) for name in ("racks", "sequence_s"))
+        if not answers:
+            iterations = case.tokens / case.model.sequence_length * (1 + case.spec.operation.contingency)
+            return table.assign(days=short_s * iterations / day, of_purchase=1.0)
+        known = np.array([answer.racks for answer in answers])
+        nearest = np.abs(np.log(racks[:, None] / known)).argmin(axis=1)
+        days, cost_usd, purchase_usd = (
+            np.array([answer.numbers[name] for answer in answers]) for name in ("days", "cost_usd", "purchase_usd")
+        )
+        of_short = days / short_s[np.maximum(np.searchsorted(racks, known, "right") - 1, 0)]
+        return table.assign(days=of_short[nearest] * short_s, of_purchase=(cost_usd / days / purchase_usd)[nearest])
 
 
 def _largest(size: Asked, limits: GoalsSpec, growing: set[str]) -> int:
@@ -102,58 +216,6 @@ def _largest(size: Asked, limits: GoalsSpec, growing: set[str]) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def _soon_enough(ask: Asked, limits: GoalsSpec, most: int) -> int:
-    """The fewest racks that run the job, within `limits.days` where that is given."""
-
-    def enough(racks: int) -> bool:
-        answer = ask(racks)
-        return answer.design is not None and "days" not in missed_limits(answer, limits)
-
-    high = 1
-    while not enough(high):
-        if high >= most or (high > 2 and not ask(high).numbers):
-            tried = [answer for i in range(high.bit_length()) if "days" in (answer := ask(2**i)).numbers]
-            nearest = min(tried, key=lambda answer: answer.numbers["days"], default=ask(high))
-            raise ValueError(_nearest(nearest, limits))
-        high = min(2 * high, most)
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
-
-
-def _fewest(case: Case, ask: Asked, meets: Callable[[int], bool], least: int, most: int, limits: GoalsSpec) -> int:
-    """The fewest racks from `least` on that meet all limits: those next to it, then useful ones."""
-    near = range(least, min(least + 1, most) + 1)
-    useful = useful_racks(case, least, most)["racks"].tolist() if not meets(least) else []
-    for racks in dict.fromkeys([*near, *useful]):
-        if meets(racks):
-            return racks
-    raise ValueError(_nearest(ask(least), limits))
-
-
-def _cheapest(case: Case, ask: Asked, meets: Callable[[int], bool], least: int, most: int, limits: GoalsSpec) -> int:
-    """The racks on which the training costs least, of those that look cheapest by racks times time."""
-    useful = useful_racks(case, least, most)
-    looks = (useful["racks"] * useful["sequence_s"]).sort_values(kind="stable").index[:_TRIED]
-    tried = [racks for racks in dict.fromkeys([*useful["racks"][looks], least]) if meets(racks)]
-    if not tried:
-        raise ValueError(_nearest(ask(least), limits))
-    return min(tried, key=lambda racks: (ask(racks).numbers["cost_usd"], racks))
-
-
-def _quickest(case: Case, ask: Asked, meets: Callable[[int], bool], most: int, limits: GoalsSpec) -> int:
-    """The fewest racks of those on which the training takes the fewest days."""
-    useful = useful_racks(case, max(most // 2, 1), most)
-    looks = useful.sort_values(["sequence_s", "racks"], kind="stable")["racks"].tolist()[:_QUICK]
-    tried = [racks for racks in dict.fromkeys([*looks, most]) if meets(racks)]
-    if not tried:
-        raise ValueError(_nearest(ask(most), limits))
-    quickest = min(ask(racks).numbers["days"] for racks in tried)
-    return min(racks for racks in tried if ask(racks).numbers["days"] <= _AS_QUICK * quickest)
 
 
 def _nearest(answer: Answer, limits: GoalsSpec) -> str:

@@ -1,5 +1,7 @@
 """Numbers of an answer by keys of the spec: those of limits and wishes, of wishes.rank and of find."""
 
+NO_DIFFERENCE = 0.01  # relative difference of two numbers that the models cannot tell from none
+
 GOALS = {  # of limits and wishes
     "days": "days",
     "power": "power_w",

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+import pandas as pd
+
 from railcore.catalog.colours import network_colour
 from railcore.catalog.tables import aligned_table, markdown_table, markdown_words
 from railcore.catalog.units import number, show
@@ -12,9 +14,18 @@ from railcore.planner.answer import Answer
 from railcore.planner.choice import GOALS, missed_limits, missed_text
 from railcore.planner.costs import boundary, cost_text, server_price
 from railcore.planner.decision import next_steps, risks
+from railcore.planner.neighbours import neighbour_columns
 from railcore.planner.network_diagram import diagram
 from railcore.planner.result import Plan
-from railcore.planner.sections import capital, limit_text, own_mapping, row_value, row_words, sections
+from railcore.planner.sections import (
+    capital,
+    limit_text,
+    missing_notes,
+    own_mapping,
+    row_value,
+    row_words,
+    sections,
+)
 from railcore.planner.shown_numbers import FIRST, NUMBERS, interval, shown
 from railcore.planner.spec import GoalsSpec, Spec
 from railcore.planner.uncertainty import NO_DIFFERENCE
@@ -36,6 +47,8 @@ def headline(plan: Plan, draws: bool = False) -> str:
     draws: whether ties by all draws are known.
     """
     best, limits = plan.best, _goals_text(plan.spec.limits)
+    if best is None and plan.fewest_that_fit:
+        return f"{plan.fewest_that_fit}."
     if best is None:
         return f"No network runs {plan.case.model.name} here. {capital(plan.answers[0].note)}."
     numbers = best.numbers
@@ -180,7 +193,7 @@ def verdicts(plan: Plan, draws: bool) -> list[dict[str, str]]:
         met = plan.uncertainty.met(best.name)
         if met < _SURE:
             notes.append(f"{capital(best.name)} meets the limits in {number(100 * met, 2)}% of the draws.")
-    notes += _adjusted(plan)
+    notes += _adjusted(plan) + plan.size_texts
     for _, row in plan.flips.iloc[1:_SHOWN_FLIPS].iterrows():
         notes.append(f"With {row_words(row)} of {row_value(row, 'at')}, {_then(row)}.")
     return lines + [{"kind": "note", "text": text} for text in notes]
@@ -354,8 +367,13 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
         "",
         *_run_texts(plan),
     ]
+    if plan.best is not None:
+        texts += [
+            aligned_table(pd.DataFrame(neighbour_columns(plan.case, plan.neighbours)).to_dict("records")).rstrip(),
+            "",
+        ]
     texts += [f"- {verdict['text']}" for verdict in verdicts(plan, draws)]
-    texts += [f"- {capital(answer.name)} is not there: {answer.note}." for answer in plan.answers if answer.note]
+    texts += [f"- {note}" for note in missing_notes(plan)]
     texts += [f"- {answer.why_same}" for answer in plan.answers if answer.also]
     texts.append(f"- {server_price(plan.case)}")
     if plan.best is not None:

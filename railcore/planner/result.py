@@ -11,6 +11,7 @@ import pandas as pd
 from railcore import catalog
 from railcore.datacenter.sizing import datacenter_size
 from railcore.network.topology.rails import RailFabric
+from railcore.planner import neighbours as near
 from railcore.planner.answer import (
     Answer,
     Designs,
@@ -299,6 +300,41 @@ class Plan:
         return ownership_table(self.case, self.best, self.situation.site.usd_per_J) if self.best else pd.DataFrame()
 
     @cached_property
+    @_by_own_rows
+    def neighbours(self) -> pd.DataFrame:
+        """One rack less and more than the best network has, a batch that divides better, sizes with other tiers.
+
+        Columns what (in words), racks, gpus, gpus_used, batch, days, network_usd, purchase_usd, cost_usd, note. The
+        plan is the first row; times of the others are in proportion to a short search.
+        """
+        if self.best is None:
+            return pd.DataFrame(columns=["what", *near.NUMBERS, "note"])
+        return near.neighbours(self.case, self._candidates[self.best.name], self.best)
+
+    @cached_property
+    def cliffs(self) -> list[str]:
+        """Sizes near this one at which a network's price jumps by another tier, in two sentences at most."""
+        return near.cliffs(self.case, self._candidates, self.possible)
+
+    @cached_property
+    @_by_own_rows
+    def size_texts(self) -> list[str]:
+        """What is odd about size and batch, in sentences: jumps of the price, a batch that divides badly, idle GPUs."""
+        if self.best is None:
+            return []
+        texts = [near.too_many_text(self.case, self.best), near.better_batch_text(self.case, self.neighbours)]
+        return [*self.cliffs, *filter(None, texts)]
+
+    @cached_property
+    @_by_own_rows
+    def fewest_that_fit(self) -> str:
+        """That the job does not fit, with the fewest GPUs and a mapping that do; "" where it fits or has no size."""
+        built = [answer for answer in self.answers if answer.fabric is not None]
+        if self.best is not None or not built or self.spec.operation.spares:
+            return ""
+        return near.fewest_that_fit(self.case, built[0].racks)
+
+    @cached_property
     def rule_of_thumb(self) -> pd.DataFrame:
         """What the catalog's shares of a budget or a power would buy, beside the sum of parts; empty without either."""
         cluster = self.spec.cluster
@@ -473,6 +509,7 @@ def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, d
     def ask(racks: int) -> Answer:
         return with_energy(case, answer_of(case, candidate, designs, racks), energy_prices(spec, None))
 
+    @cache
     def size(racks: int) -> Answer:
         return sized_answer(case, candidate, racks)
 

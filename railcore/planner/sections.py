@@ -12,6 +12,7 @@ from railcore.catalog.colours import TIMES
 from railcore.catalog.units import convert, counted, hour, number, show, words, year
 from railcore.planner.answer import Answer
 from railcore.planner.costs import boundary, cost_columns, cost_text, rent_columns, server_price
+from railcore.planner.neighbours import neighbour_columns
 from railcore.planner.published import MISS, checks_table
 from railcore.planner.result import Plan
 from railcore.planner.shown_numbers import NUMBERS, interval, shown
@@ -270,6 +271,12 @@ def _failures(plan: Plan, best: Answer) -> Section:
     return _section("failures", "Fabrics and failures", lead, tables)
 
 
+def missing_notes(plan: Plan) -> list[str]:
+    """Why networks are not there; not that the job fits none, which the headline says."""
+    missing = [answer for answer in plan.answers if answer.note and not (plan.fewest_that_fit and answer.fabric)]
+    return [f"{capital(answer.name)} is not there: {answer.note}." for answer in missing]
+
+
 def _parts(plan: Plan) -> Section:
     names = ("switches", "link_ends", "modules", "network_usd", "network_w", "purchase_usd", "ownership_usd")
     rows = []
@@ -281,6 +288,8 @@ def _parts(plan: Plan) -> Section:
     about = pd.DataFrame({"network": names_of, "is": [plan.about(name) for name in names_of]})
     tables = [_table(pd.DataFrame(rows), "Parts and purchase"), _table(about, "What each network is", "ll")]
     if plan.best is not None:
+        caption = f"Sizes next to this one: {plan.best.name}, times of others by a short search"
+        tables.append(_table(neighbour_columns(plan.case, plan.neighbours), caption))
         bill = plan.bill[plan.bill["candidate"] == plan.best.name]
         columns = {
             "part": bill["part"],
@@ -312,7 +321,7 @@ def _parts(plan: Plan) -> Section:
         tables.append(_table(columns, "What a rule of thumb would buy, and the sum of parts"))
     notes = [server_price(plan.case), plan.case.links_text]
     notes += [answer.why_same for answer in plan.answers if answer.also]
-    notes += [f"{capital(answer.name)} is not there: {answer.note}." for answer in plan.answers if answer.note]
+    notes += missing_notes(plan)
     return _section("parts", "Parts and prices", boundary(plan.case), tables, notes)
 
 

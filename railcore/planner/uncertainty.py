@@ -24,7 +24,7 @@ from railcore.network.reliability import failure_rows, host_gpus, rate_and_repai
 from railcore.planner.answer import Answer, EnergyPrices, costed, sizing_of
 from railcore.planner.candidates import Candidate, switch_rows
 from railcore.planner.case import Case, Values
-from railcore.planner.goals import GOALS
+from railcore.planner.goals import GOALS, NO_DIFFERENCE
 from railcore.planner.goodput import lost_shares
 from railcore.planner.price_basis import basis_keys
 from railcore.strategies.answers import machine_changes, uncertain_inputs
@@ -47,7 +47,6 @@ _PER_MACHINE = 50  # draws that share a GPU's efficiencies
 _STEPS = 8  # from a row's value to each of its ends, at which a flip is looked for
 _SAME = 1e-9  # relative difference up to which two numbers are equal
 TIE = 0.05  # of the draws in which a candidate is better than the best one
-NO_DIFFERENCE = 0.01  # relative difference of two candidates' numbers that the models cannot tell from none
 
 Key = tuple[str, str, str]
 

@@ -1,0 +1,262 @@
+"""What is near a plan: one rack less and more, a batch that divides better, sizes at which the network jumps.
+
+Times are those of the plan in proportion to the short search (`job_sizes`); prices are those of the parts.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from railcore.catalog.units import number, show
+from railcore.planner import shown_numbers
+from railcore.planner.answer import Answer, Designs, answer_of, sized_answer
+from railcore.planner.candidates import Candidate
+from railcore.planner.case import Case
+from railcore.planner.goals import NO_DIFFERENCE
+from railcore.strategies.labels import strategy_label
+from railcore.strategies.parts import search
+
+NUMBERS = ("racks", "gpus", "gpus_used", "batch", "days", "network_usd", "purchase_usd", "cost_usd")
+_NEAR = 1.25  # times the racks, and a part of them, within which jumps are told
+_OF_PURCHASE, _OF_NETWORK = 0.02, 0.2  # shares that a jump of the price must be of the purchase or of the network
+_TOLD = 2  # jumps
+_MOST_RACKS = 2**17
+_IDLE_MFU = 0.3  # above it half of the GPUs are never nearly as fast
+_NEARLY, _STILL = (
+    0.8,
+    0.7,
+)  # shares of the speed: of half of the GPUs that are too many, and of the fewest that are told
+_ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
+_BETTER = "batch that divides better"
+_HOST = 8  # GPUs of a server, more of which are a rack
+
+
+def rack_word(case: Case) -> str:
+    """What the platform's unit is called."""
+    return "rack" if case.rack_gpus > _HOST else "server"
+
+
+def neighbours(case: Case, candidate: Candidate, best: Answer) -> pd.DataFrame:
+    """Sizes and batches next to a plan's.
+
+    Parameters
+    ----------
+    case
+        Of the plan.
+    candidate, best
+        Its best network, and that one's answer.
+
+    Returns
+    -------
+    Columns what, those of NUMBERS, note; the plan itself first.
+    """
+    word, rows = rack_word(case), [_row("this plan", case, candidate, best, best.racks)]
+    for what, racks in ((f"one {word} less", best.racks - 1), (f"one {word} more", best.racks + 1)):
+        rows.append(_row(what, case, candidate, best, racks))
+    if isinstance(case.batch, int):
+        rows.append(_with_better_batch(replace(case, batch=float(case.batch)), candidate, best, _short_s(case, best)))
+    fewer, more = _jumps(case, candidate, best.racks)
+    if fewer and fewer < best.racks:
+        rows.append(_row("largest size with a tier less", case, candidate, best, fewer))
+    if more and more > best.racks + 1:
+        rows.append(_row("next size that needs another tier", case, candidate, best, more))
+    return pd.DataFrame([row for row in rows if row], columns=["what", *NUMBERS, "note"])
+
+
+def _short_s(case: Case, best: Answer) -> float:
+    """Time of a sequence of the best strategy's GPUs and batch by the short search [s]."""
+    sizes = case.counts(int(best.numbers["gpus"]) - (case.spec.operation.spares or 0))
+    same = (sizes["gpus"] == best.numbers["gpus_used"]) & (sizes["global_batch"] == best.numbers["batch"])
+    return float((sizes[same] if same.any() else sizes)["sequence_s"].min())
+
+
+def _row(what: str, case: Case, candidate: Candidate, best: Answer, racks: int) -> dict[str, Any] | None:
+    """A row of `neighbours`; None where there is no such network, or the job does not fit.
+
+    Parameters
+    ----------
+    what
+        In words.
+    case, candidate, best
+        As for `neighbours`.
+    racks
+        Of the row.
+
+    Returns
+    -------
+    The row.
+    """
+    numbers = {name: best.numbers.get(name) for name in NUMBERS} | {"racks": racks}
+    if racks == best.racks:
+        return {"what": what, **numbers, "note": "searched whole"}
+    sized = sized_answer(case, candidate, racks).numbers if racks else {}
+    sizes = case.counts(racks * case.rack_gpus - (case.spec.operation.spares or 0)) if sized else pd.DataFrame()
+    if sizes.empty:
+        return None
+    size = sizes.iloc[0]
+    slower = float(size["sequence_s"]) / _short_s(case, best)
+    numbers |= {name: sized[name] for name in ("gpus", "network_usd", "purchase_usd")}
+    numbers |= {"gpus_used": int(size["gpus"]), "batch": int(size["global_batch"])}
+    numbers["days"] = best.numbers["days"] * slower
+    numbers["cost_usd"] = best.numbers["cost_usd"] * slower * sized["purchase_usd"] / best.numbers["purchase_usd"]
+    return {"what": what, **numbers, "note": "estimated by a short search"}
+
+
+def _with_better_batch(case: Case, candidate: Candidate, best: Answer, short_s: float) -> dict[str, Any] | None:
+    """The row of another batch, by a whole search; None where the short search finds none that is faster.
+
+    Parameters
+    ----------
+    case
+        Whose batch may be any near the asked one.
+    candidate, best
+        As for `neighbours`.
+    short_s
+        Time of a sequence with the asked batch by the short search [s].
+
+    Returns
+    -------
+    The row.
+    """
+    sizes = case.sizes(int(best.numbers["gpus"]) - (case.spec.operation.spares or 0))
+    if sizes["sequence_s"].min() > (1 - NO_DIFFERENCE) * short_s:
+        return None
+    other = answer_of(case, candidate, Designs(case), best.racks).numbers
+    work_s = [numbers["iteration_s"] / numbers["batch"] / numbers["goodput"] for numbers in (best.numbers, other)]
+    slower = work_s[1] / work_s[0]
+    if slower > 1 - NO_DIFFERENCE:
+        return None
+    numbers = {name: best.numbers.get(name) for name in NUMBERS} | {"racks": best.racks}
+    numbers |= {name: other[name] for name in ("gpus_used", "batch")}
+    numbers |= {name: slower * best.numbers[name] for name in ("days", "cost_usd")}
+    return {"what": _BETTER, **numbers, "note": "searched whole"}
+
+
+def neighbour_columns(case: Case, table: pd.DataFrame) -> dict[str, list[str]]:
+    """Columns of texts by their head. table: of `neighbours`."""
+    columns = {"size": list(table["what"]), f"{rack_word(case)}s": [number(value, 9) for value in table["racks"]]}
+    names = {"gpus": "GPUs", "gpus_used": "used", "batch": "batch"}
+    columns |= {label: [number(value, 9) for value in table[name]] for name, label in names.items()}
+    shown_names = ("days", "network_usd", "purchase_usd", "cost_usd")
+    return columns | {
+        shown_numbers.NUMBERS[name].label: [shown_numbers.shown(name, value) for value in table[name]]
+        for name in shown_names
+    }
+
+
+def better_batch_text(case: Case, table: pd.DataFrame) -> str:
+    """How much faster a batch near the asked whole number is; else "". table: of `neighbours`."""
+    rows = table[table["what"] == _BETTER]
+    if rows.empty:
+        return ""
+    row, less = rows.iloc[0], 1 - float(rows["days"].iloc[0]) / float(table["days"].iloc[0])
+    asked = f"The batch of {number(case.batch, 9)} sequences divides badly"
+    return f"{asked}: with {number(row['batch'], 9)} as many tokens take {number(100 * less, 2)}% less."
+
+
+def _jumps(case: Case, candidate: Candidate, racks: int) -> tuple[int, int]:
+    """The most racks with fewer tiers than so many have, and the fewest with more; 0 where none is within _NEAR."""
+
+    def tiers(count: int) -> int:
+        try:
+            return int(getattr(candidate.build(count * case.rack_gpus), "tiers", 1))
+        except ValueError:
+            return 0  # there is none
+
+    here, low, high = tiers(racks), math.floor(racks / _NEAR), math.ceil(racks * _NEAR)
+    fewer = _last(lambda count: tiers(count) < here, low, racks) if low and 0 < tiers(low) < here else 0
+    more = _last(lambda count: tiers(count) <= here, racks, high) + 1 if tiers(high) > here else 0
+    return fewer, more
+
+
+def _last(true: Callable[[int], bool], low: int, high: int) -> int:
+    """The last number for which a statement is true, that is true of the low and not of the high one."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if true(middle) else (low, middle)
+    return low
+
+
+def cliffs(case: Case, candidates: Mapping[str, Candidate], answers: Sequence[Answer]) -> list[str]:
+    """Sizes near the plan's at which a network needs another tier and its price jumps; two at most, the best's first.
+
+    Parameters
+    ----------
+    case, candidates
+        Of the plan.
+    answers
+        With a strategy, the best first.
+
+    Returns
+    -------
+    Sentences. A jump is told where it is over 2% of the purchase and over 20% of the network.
+    """
+    told = []
+    for place, answer in enumerate(answers):
+        fewer, more = _jumps(case, candidates[answer.name], answer.racks)
+        for racks in filter(None, (fewer and fewer + 1, more)):
+            before, after = (sized_answer(case, candidates[answer.name], count) for count in (racks - 1, racks))
+            if not (before.numbers and after.numbers):
+                continue
+            prices = [sized.numbers["network_usd"] for sized in (before, after)]
+            jump = prices[1] - prices[0]
+            matters = jump > _OF_NETWORK * prices[0] and jump > _OF_PURCHASE * before.numbers["purchase_usd"]
+            if matters:
+                told.append((place > 0, -round(jump), _cliff_text(case, answer, after, jump)))
+    return [text for *_, text in sorted(told)[:_TOLD]]
+
+
+def _cliff_text(case: Case, answer: Answer, after: Answer, jump_usd: float) -> str:
+    word, asked, gpus = rack_word(case), case.spec.cluster.gpus, int(after.numbers["gpus"])
+    tier = _ORDINALS.get(int(getattr(after.fabric, "tiers", 1)), "further")
+    rounded = asked and after.racks == answer.racks and asked < gpus
+    whole = f"{asked:,} GPUs are {gpus:,} in whole {word}s. " if rounded else ""
+    needs = f"{after.racks:,} {word}s ({gpus:,} GPUs) need a {tier} tier of switches: +{show(jump_usd, 'USD', 3)}"
+    return f"{answer.name[:1].upper()}{answer.name[1:]}: {whole}{needs}; {after.racks - 1:,} {word}s do not."
+
+
+def fewest_that_fit(case: Case, racks: int) -> str:
+    """That a job does not fit, with the fewest GPUs and a mapping that do, in a sentence.
+
+    racks: on which nothing fits. The fewest are found by doubling, then halving the interval, over whole racks.
+    """
+    at, name = f"{racks * case.rack_gpus:,} {case.machine.gpu}", case.model.name
+    high = 2 * racks
+    while case.counts(high * case.rack_gpus).empty:
+        if high > _MOST_RACKS:
+            return f"{name} does not fit on {at}, nor on any number of them: give a batch that divides, or a larger GPU"
+        high *= 2
+    fewest = _last(lambda count: case.counts(count * case.rack_gpus).empty, high // 2, high) + 1
+    row = case.counts(fewest * case.rack_gpus).iloc[0]
+    gpus, batch = int(row["gpus"]), int(row["global_batch"])
+    machine = case.machine.changed(hb_domain_size=min(int(row["hb_domain_size"]), gpus))
+    options: dict[str, Any] = {"runtime": case.runtime, "offload": case.spec.job.offload, **case.spec.job.search}
+    best = search(case.model, machine, gpus, batch, top=1, only_best=True, **options).strategy()
+    return f"{name} does not fit on {at}: the fewest is {fewest * case.rack_gpus:,} GPUs, with {strategy_label(best)}"
+
+
+def too_many_text(case: Case, best: Answer) -> str:
+    """That a job is too small for its GPUs; else "".
+
+    It is where half of the GPUs or fewer are at least 70% as fast, by the short search; told is the fewest, by halves.
+    An MFU of 30% or more is not looked into.
+    """
+    count = int(best.numbers["gpus_used"])
+    if best.numbers["mfu"] >= _IDLE_MFU:
+        return ""
+    whole_s, fast, gpus = _short_s(case, best), 1.0, count
+
+    def speed(count: int) -> float:
+        sizes = case.sizes(count)
+        return 0.0 if sizes.empty else whole_s / float(sizes["sequence_s"].min())
+
+    while count >= 2 * case.rack_gpus and (slower := speed(count // 2)) >= _STILL:
+        count, fast = count // 2, slower
+    if count == gpus:
+        return ""
+    few = f"{count:,} are {number(100 * fast, 2)}% as fast"
+    peak = f"each GPU does {number(100 * best.numbers['mfu'], 2)}% of its peak"
+    return f"{case.model.name} is small for {gpus:,} GPUs: {few}; {peak}."
