@@ -80,7 +80,8 @@ def _first_pictures(
         title = f"{chart['x']['label']} and {chart['y']['label']} of each network"
         told = "A dot for each network, with a bar from 5 to 95%; dashed lines are limits. The table has the numbers."
         svg = drawn(network_intervals, f"{prefix}networks", title, told, chart=chart, candidates=listed)
-        lines = "; dashed lines are limits, dotted ones wishes" if _limited(chart) else ""
+        kinds = {"limit": "dashed lines are limits", "wish": "dotted lines are wishes"}
+        lines = "".join(f"; {text}" for kind, text in kinds.items() if _limited(chart, kind))
         hollow = "; hollow marks miss a limit" if any(each["state"] == "missed" for each in listed) else ""
         yield {"svg": svg, "caption": f"Bars are 5 to 95% intervals{lines}{hollow}."}
     if document["drawing"]:
@@ -92,8 +93,8 @@ def _first_pictures(
         yield {"svg": svg, "caption": caption}
 
 
-def _limited(chart: Mapping[str, Any]) -> bool:
-    return any(chart[way].get(kind) is not None for way in ("x", "y") for kind in ("limit", "wish"))
+def _limited(chart: Mapping[str, Any], kind: str) -> bool:
+    return any(chart[way].get(kind) is not None for way in ("x", "y"))
 
 
 def _section_pictures(section: Mapping[str, Any], prefix: str) -> Iterator[dict[str, Any]]:

@@ -30,7 +30,7 @@ _STYLE: Any = {
 _INK, _SOFT, _LINE, _BAD, _GOOD = (SCHEMES["light"][name] for name in ("ink", "soft", "line", "bad", "good"))
 _WIDE = 20.0  # greatest over least number, from which an axis is logarithmic
 _REM = 8.0  # of a page, for an inch of a picture, at most
-_NAME = 21  # letters of a network's name on a line
+_NAME = 24  # letters of a network's name on a line
 _KM_PER_DEGREE = 111.2  # of latitude
 
 
@@ -151,7 +151,7 @@ def _intervals(ax: "Axes", axis: Mapping[str, Any], candidates: Sequence[Mapping
         room = 0.07 * (max(values) - min(values)) or 0.05 * abs(max(values)) or 1.0
         ax.set_xlim(min(values) - room, max(values) + room)
         ax.locator_params(axis="x", nbins=4)
-    ax.set_xlabel("\n".join(textwrap.wrap(axis["label"], _NAME)), color=_SOFT)
+    ax.set_xlabel("\n".join(textwrap.wrap(axis["label"], _NAME - 3)), color=_SOFT)
     ax.grid(axis="x", color=_LINE, linewidth=0.5)
     ax.set_axisbelow(True)
 

@@ -25,6 +25,7 @@ from railcore.planner.sections import (
     row_value,
     row_words,
     sections,
+    sizes_table,
 )
 from railcore.planner.shown_numbers import FIRST, NUMBERS, interval, shown
 from railcore.planner.spec import GoalsSpec, Spec
@@ -243,6 +244,8 @@ def document(plan: Plan, draws: bool) -> dict[str, Any]:
         "columns": [{"key": name, **NUMBERS[name]._asdict()} for name in first_numbers(plan)],
         "deciding": list(dict.fromkeys(["days", plan.rank])),
         "candidates": [_candidate(plan, answer, draws) for answer in plan.answers],
+        "run": " ".join(_run_texts(plan)),
+        "sizes": sizes_table(plan) if best else None,
         "risks": risks(plan, draws) if best else [],
         "next_steps": next_steps(plan) if best else [],
         "drawing": _drawing(plan),
@@ -365,7 +368,7 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
         "",
         aligned_table(summary_rows(plan)).rstrip(),
         "",
-        *_run_texts(plan),
+        *(text for run in _run_texts(plan) for text in (run, "")),
     ]
     if plan.best is not None:
         texts += [
@@ -400,7 +403,7 @@ def _run_texts(plan: Plan) -> list[str]:
     tokens = numbers["batch"] * plan.case.model.sequence_length / numbers["iteration_s"] / numbers["gpus_used"]
     texts = [f"{shown('iteration_s', numbers['iteration_s'])} an iteration", f"MFU {shown('mfu', numbers['mfu'], 3)}"]
     texts += [f"{number(tokens, 3)} tokens/s a GPU", f"{shown('energy_J', numbers['energy_J'])} for the training"]
-    return [f"{capital(best.name)}: {', '.join(texts)}, {cost_text(plan.case, best)}.", ""]
+    return [f"{capital(best.name)}: {', '.join(texts)}, {cost_text(plan.case, best)}."]
 
 
 def markdown_text(plans: Sequence[Plan], documents: Sequence[Mapping[str, Any]]) -> str:

@@ -277,6 +277,12 @@ def missing_notes(plan: Plan) -> list[str]:
     return [f"{capital(answer.name)} is not there: {answer.note}." for answer in missing]
 
 
+def sizes_table(plan: Plan) -> Section:
+    """Sizes next to the best network's."""
+    caption = f"Sizes next to this one: {plan.best.name}, times of others by a short search" if plan.best else ""
+    return _table(neighbour_columns(plan.case, plan.neighbours), caption)
+
+
 def _parts(plan: Plan) -> Section:
     names = ("switches", "link_ends", "modules", "network_usd", "network_w", "purchase_usd", "ownership_usd")
     rows = []
@@ -288,8 +294,6 @@ def _parts(plan: Plan) -> Section:
     about = pd.DataFrame({"network": names_of, "is": [plan.about(name) for name in names_of]})
     tables = [_table(pd.DataFrame(rows), "Parts and purchase"), _table(about, "What each network is", "ll")]
     if plan.best is not None:
-        caption = f"Sizes next to this one: {plan.best.name}, times of others by a short search"
-        tables.append(_table(neighbour_columns(plan.case, plan.neighbours), caption))
         bill = plan.bill[plan.bill["candidate"] == plan.best.name]
         columns = {
             "part": bill["part"],
