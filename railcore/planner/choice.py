@@ -10,7 +10,7 @@ from railcore.network.topology.collapse import collapse_warning, rail_only_warni
 from railcore.network.topology.rails import RailFabric
 from railcore.planner.answer import Answer
 from railcore.planner.candidates import AnyFabric
-from railcore.planner.goals import FOUND, GOALS, RANKS
+from railcore.planner.goals import FOUND, GOALS, NO_DIFFERENCE, RANKS
 from railcore.planner.shown_numbers import shown
 from railcore.planner.spec import GoalsSpec, Spec
 
@@ -47,23 +47,31 @@ def rank_number(spec: Spec) -> str:
 def ranked(answers: Sequence[Answer], spec: Spec) -> list[Answer]:
     """Answers in order: first those that meet all limits, then by fewest wishes missed, then by least `rank_number`.
 
-    Those that miss limits are ordered by their farthest miss. Those without a strategy are last. Equal ones are in the
-    order of cost and purchase, then as given.
+    Those that miss limits are ordered by their farthest miss. Those without a strategy are last. Of those that the
+    models cannot tell from the least (`NO_DIFFERENCE`), the first as given comes first: candidates are given in the
+    order of how much they are built. GPUs are counted, so that there fewer are fewer. Equal ones are in the order of
+    cost and purchase, then as given.
     """
     limits, wishes, number = spec.limits, spec.wishes, rank_number(spec)
 
-    def key(place: int) -> tuple:
-        answer = answers[place]
+    def standing(answer: Answer) -> tuple:
         missed = missed_limits(answer, limits)
         far = round(max(missed.values(), default=0.0), 3)  # nearly as far counts as equal
-        return (
-            answer.design is None,
-            bool(missed),
-            far,
-            len(missed_limits(answer, wishes)),
-            *(significant(answer.numbers.get(name, math.inf), 9) for name in (number, "cost_usd", "purchase_usd")),
-            place,
-        )
+        return (answer.design is None, bool(missed), far, len(missed_limits(answer, wishes)))
+
+    least: dict[tuple, float] = {}
+    for answer in answers:
+        group = standing(answer)
+        least[group] = min(least.get(group, math.inf), answer.numbers.get(number, math.inf))
+    widest = 0.0 if number == FOUND["gpus"] else NO_DIFFERENCE
+
+    def key(place: int) -> tuple:
+        answer = answers[place]
+        group, value = standing(answer), answer.numbers.get(number, math.inf)
+        if value <= least[group] * (1 + widest) and widest:
+            return (*group, 0, place)
+        names = (number, "cost_usd", "purchase_usd")
+        return (*group, 1, *(significant(answer.numbers.get(name, math.inf), 9) for name in names), place)
 
     return [answers[place] for place in sorted(range(len(answers)), key=key)]
 

@@ -33,7 +33,7 @@ from railcore.planner.uncertainty import NO_DIFFERENCE
 
 _ALONE = " One file; nothing is loaded from elsewhere."
 _USUAL = "rail-optimized"  # the network that others are held against
-_SHOWN_FLIPS = 3
+_SHOWN_FLIPS, _SHOWN_EQUAL = 3, 3
 _FEW_PAIRS = 20  # of mappings, from which it is said how many the model orders right
 _SURE = 0.95  # share of the draws from which a limit counts as met
 _OF_NEAREST = ["software", "runtime", "model", "platform", "precision", "gpus", "global_batch"]  # in JSON
@@ -96,17 +96,23 @@ def _between_days(plan: Plan) -> str:
 
 
 def _less_than_second(plan: Plan, draws: bool) -> str:
-    """By how much the best is better than the second within the limits, or that there is no difference; a clause."""
-    assert plan.best is not None
-    second = next((answer for answer in plan.possible[1:] if not missed_limits(answer, plan.spec.limits)), None)
-    if second is None:
+    """By how much the best is better than the second within the limits, or which are no different; a clause."""
+    best, limits, wishes = plan.best, plan.spec.limits, plan.spec.wishes
+    assert best is not None
+    others = [answer for answer in plan.possible[1:] if not missed_limits(answer, limits)]
+    if not others:
         return ""
-    label, by = NUMBERS[plan.rank].label, 1 - plan.best.numbers[plan.rank] / second.numbers[plan.rank]
-    if abs(by) < NO_DIFFERENCE or (draws and second.name in plan.ties):
-        text = f"the models can tell no difference to {second.name} by {label}"
-    else:
-        text = f"by {label} it is {number(100 * abs(by), 2)}% {'less' if by > 0 else 'more'} than {second.name}"
-    return text + (", which misses more wishes" if by < -_LEAST_GAP else "")
+    label, value, second = NUMBERS[plan.rank].label, best.numbers[plan.rank], others[0]
+    equal = [answer.name for answer in others if abs(1 - value / answer.numbers[plan.rank]) < NO_DIFFERENCE]
+    equal = list(dict.fromkeys([*([second.name] if draws and second.name in plan.ties else []), *equal]))
+    if equal:
+        listed = equal if len(equal) <= _SHOWN_EQUAL else [*equal[: _SHOWN_EQUAL - 1], f"{len(equal) - _SHOWN_EQUAL + 1} others"]
+        names = " and ".join([", ".join(listed[:-1]), listed[-1]] if len(listed) > 1 else listed)
+        return f"the models can tell no difference to {names} by {label}"
+    by = 1 - value / second.numbers[plan.rank]
+    text = f"by {label} it is {number(100 * abs(by), 2)}% {'less' if by > 0 else 'more'} than {second.name}"
+    more = len(missed_limits(second, wishes)) > len(missed_limits(best, wishes))
+    return text + (", which misses more wishes" if by < 0 and more else "")
 
 
 def error_texts(plan: Plan) -> list[str]:
