@@ -606,16 +606,16 @@ def test_of_those_that_are_no_different_the_one_that_is_built_more_comes_first(f
 
 def test_limits_of_a_plan():
     books = {"prices": "street2025"}
-    plain = {"leave_out": ADDED}  # by wear and electricity alone another network is the cheapest than draws least
+    plain = {"leave_out": ADDED}
     whole = plan(spec(gpus=512, operation=plain, books=books))
     table = whole.candidates.set_index("candidate")
-    cheapest, leanest = table["cost_usd"].idxmin(), table["power_w"].idxmin()
-    assert whole.best.name == cheapest != leanest and whole.met
-    two, watts = [cheapest, leanest], table["power_w"].min()
+    best, leanest = whole.best.name, table["power_w"].idxmin()
+    assert best != leanest and whole.met
+    two, watts = [best, leanest], table["power_w"].min()
     assert plan(spec(gpus=512, candidates=two, books=books, wishes={"rank": "power"})).best.name == leanest
     within = plan(spec(gpus=512, candidates=two, operation=plain, books=books, limits={"power": f"{watts * 1.0001} W"}))
     assert within.best.name == leanest and within.met
-    assert within.candidates.set_index("candidate")["limits_missed"][cheapest] == "power"
+    assert within.candidates.set_index("candidate")["limits_missed"][best] == "power"
     wished = plan(spec(gpus=512, candidates=two, operation=plain, books=books, wishes={"power": f"{watts * 1.0001} W"}))
     assert wished.best.name == leanest and wished.met
     below = plan(spec(gpus=512, candidates=two, books=books, limits={"power": f"{watts / 2} W", "gpus": 512}))
@@ -684,10 +684,10 @@ def test_equal_networks_keep_one_name_whatever_the_order_of_the_candidates():
 
 def test_the_first_sentence_has_what_is_bought_and_what_that_saves():
     found = usual()
-    assert found.best.name == "photonic rails"
+    assert found.best.name == "rail-only"
     n, usual_one = found.best.numbers, found.answer("rail-optimized").numbers
     text = headline(found)
-    assert text.startswith(f"Buy photonic rails for {shown('purchase_usd', n['purchase_usd'])}, of which the network ")
+    assert text.startswith(f"Buy rail-only for {shown('purchase_usd', n['purchase_usd'])}, of which the network ")
     assert f"of which the network {shown('network_usd', n['network_usd'])}: it trains Llama-3 8B in " in text
     saved = show(usual_one["purchase_usd"] - n["purchase_usd"], "USD", 3)
     assert f" It saves {saved} of purchase against rail-optimized, and " in text
@@ -707,7 +707,7 @@ def test_the_first_sentence_has_what_is_bought_and_what_that_saves():
 def test_the_terminal_has_speed_energy_and_cost_of_the_best():
     found = usual()
     n, lines = found.best.numbers, str(found).splitlines()
-    (line,) = (line for line in lines if line.startswith("Photonic rails: "))
+    (line,) = (line for line in lines if line.startswith("Rail-only: "))
     tokens = n["batch"] * found.case.model.sequence_length / n["iteration_s"] / n["gpus_used"]
     told = re.search(r": (\S+ m?s) an iteration, MFU (\S+)%, (\S+) tokens/s a GPU, (\S+ \S+) for the training, ", line)
     assert told[1] == shown("iteration_s", n["iteration_s"]) and told[4] == shown("energy_J", n["energy_J"])

@@ -97,9 +97,9 @@ def _between_days(plan: Plan) -> str:
 
 def _less_than_second(plan: Plan, draws: bool) -> str:
     """By how much the best is better than the second within the limits, or which are no different; a clause."""
-    best, limits, wishes = plan.best, plan.spec.limits, plan.spec.wishes
+    best = plan.best
     assert best is not None
-    others = [answer for answer in plan.possible[1:] if not missed_limits(answer, limits)]
+    others = [answer for answer in plan.possible[1:] if not missed_limits(answer, plan.spec.limits)]
     if not others:
         return ""
     label, value, second = NUMBERS[plan.rank].label, best.numbers[plan.rank], others[0]
@@ -111,8 +111,7 @@ def _less_than_second(plan: Plan, draws: bool) -> str:
         return f"the models can tell no difference to {names} by {label}"
     by = 1 - value / second.numbers[plan.rank]
     text = f"by {label} it is {number(100 * abs(by), 2)}% {'less' if by > 0 else 'more'} than {second.name}"
-    more = len(missed_limits(second, wishes)) > len(missed_limits(best, wishes))
-    return text + (", which misses more wishes" if by < 0 and more else "")
+    return text + (", which misses more wishes" if by < 0 else "")
 
 
 def error_texts(plan: Plan) -> list[str]:
