@@ -434,7 +434,7 @@ FABRICS = {
     "rails of two tiers": (rc.rail_optimized(16384, 8, 64), 8, 3, "8 rails"),
     "Clos": (rc.fat_tree(2048, 64, 8), 64, 2, ""),
     "one switch": (rc.fat_tree(64, 64, 8), 1, 1, ""),
-    "circuits": (PhotonicRails(1024, 8, 576, 2, planes=2), 8, None, "8 rails, not joined, 2 planes that do not meet"),
+    "circuits": (PhotonicRails(1024, 8, 576, 2, planes=2), 8, None, "8 rails, not joined, 2 ports of each NIC"),
 }
 
 

@@ -81,11 +81,20 @@ def _source(case: Case, item: str, site_usd_per_J: float | None) -> str:
     """Sources of an item in a line."""
     books = [f"prices of {case.prices.label()}"] if item == "network" else []
     rows = item_rows(case, item, site_usd_per_J)
-    return "; ".join([*books, *([source_text(rows)] if rows else [])]) or "given in the spec, or of the site's state"
+    sited = site_usd_per_J is not None and case.spec.operation.electricity is None and item == "electricity"
+    of_site = ["price of the site's state"] if sited else []
+    return "; ".join([*books, *of_site, *([source_text(rows)] if rows else [])]) or "given in the spec"
 
 
-def cost_columns(case: Case, items: pd.DataFrame) -> dict[str, list[str]]:
-    """Items of `ownership_table` as columns of texts."""
+def cost_columns(case: Case, items: pd.DataFrame, site_usd_per_J: float | None) -> dict[str, list[str]]:
+    """Items of `ownership_table` as columns of texts. site_usd_per_J: price of energy of the site, None for none."""
+    rests = ["; ".join(map(_row_text, item_rows(case, item, site_usd_per_J))) for item in items["item"]]
+    if site_usd_per_J is not None:
+        price = f"electricity price {number(float(convert(site_usd_per_J, 'USD/kWh')), 3)} USD/kWh, of the site's state"
+        rests = [
+            "; ".join(filter(None, (price, text))) if item == "electricity" else text
+            for item, text in zip(items["item"], rests, strict=True)
+        ]
     return {
         "item": list(items["item"]),
         **{
@@ -97,7 +106,7 @@ def cost_columns(case: Case, items: pd.DataFrame) -> dict[str, list[str]]:
             )
         },
         "share": [f"{number(100 * share, 3)}%" for share in items["share"]],
-        "rests on": ["; ".join(map(_row_text, item_rows(case, item))) for item in items["item"]],
+        "rests on": rests,
     }
 
 

@@ -19,17 +19,21 @@ def risks(plan: Plan, draws: bool) -> list[str]:
 
     plan: that has a best network. draws: whether ties and the interval of the purchase are known.
     """
-    return [_time_risk(plan), _choice_risk(plan, draws), _failure_risk(plan)]
+    return [_time_risk(plan, draws), _choice_risk(plan, draws), _failure_risk(plan)]
 
 
-def _time_risk(plan: Plan) -> str:
+def _time_risk(plan: Plan, draws: bool) -> str:
     """How long it may take, over the model's days and the limit."""
     assert plan.best is not None
+    limits_given = any(value is not None for value in plan.spec.limits.model_dump().values())
     high, days, limit = plan.days_interval[1], plan.best.numbers["days"], plan.spec.limits.days
     if not math.isfinite(high):
         return "Time: in one case of twenty so much fails that the training never ends."
     over = f", over the limit of {shown('days', limit)}" if limit and high > limit else ""
     text = f"Time: one case in twenty takes more than {shown('days', high, 3)}, not {shown('days', days)}{over}."
+    if draws and limits_given and plan.uncertainty is not None:
+        met = plan.uncertainty.met(plan.best.name)
+        text += f" All limits are met in {number(100 * met, 2)}% of the draws."
     error = plan.expected_error
     if error.runs and error.largest < plan.best.numbers["gpus_used"]:
         text += f" The largest published run like it has {counted(int(error.largest), 'GPUs')}."
@@ -68,7 +72,7 @@ def next_steps(plan: Plan) -> list[str]:
     assert plan.best is not None
     best, case = plan.best, plan.case
     racks = counted(best.racks, case.rack.name) if best.racks == 1 else f"{number(best.racks, 9)} {case.rack.name}"
-    parts = ((best.numbers["switches"], "switches"), (best.numbers["modules"], "optical modules"))
+    parts = ((best.numbers["switches"], "switches"), (best.numbers["link_ends"], "ends of optical links"))
     network = " and ".join(counted(int(count), name) for count, name in parts)
     steps = [f"Get quotes for {racks}, {network}; the bill is below. Give them in [books]."]
     prices = _first_price(plan.flips)

@@ -95,10 +95,15 @@ class Differences:
         whole = self.causes.iloc[-1]
         changes = [f"{NUMBERS[name].label} {_percent(whole[name])}" for name in _EFFECTS]
         told = f"The second plan against the first: {', '.join(changes)}."
-        first = self.causes.iloc[0]
-        if len(self.causes) > 1 and first[self.before.rank] == first[self.before.rank]:
-            effect = f"{NUMBERS[self.before.rank].label} {_percent(first[self.before.rank])}"
-            told += f" Most of it is {first['key']}: alone it changes {effect}."
+        alone = self.causes.iloc[:-1]
+        for name in _EFFECTS if len(alone) else ():
+            effects = alone[name].astype(float).abs()
+            if effects.max() > 0:
+                cause = alone.loc[effects.idxmax()]
+                told += f" {NUMBERS[name].label.capitalize()}: most by {cause['key']} ({_percent(cause[name])} alone)."
+        days = [side.days_interval for side in (self.before, self.after)]
+        if whole["days"] and max(low for low, _ in days) < min(high for _, high in days):
+            told += " The intervals of the days overlap: the order may be the other one."
         return told
 
     def tables(self) -> dict[str, pd.DataFrame]:

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from railcore.catalog.units import number, show
+from railcore.network.topology.photonic import PhotonicRails
 from railcore.planner import shown_numbers
 from railcore.planner.answer import Answer, Designs, answer_of, sized_answer
 from railcore.planner.candidates import Candidate
@@ -97,12 +98,35 @@ def _row(what: str, case: Case, candidate: Candidate, best: Answer, racks: int) 
     if sizes.empty:
         return None
     size = sizes.iloc[0]
+    if isinstance(best.fabric, PhotonicRails):  # what circuits add is in no short search
+        return _searched_row(what, case, candidate, best, racks)
     slower = float(size["sequence_s"]) / _short_s(case, best)
     numbers |= {name: sized[name] for name in ("gpus", "network_usd", "purchase_usd")}
     numbers |= {"gpus_used": int(size["gpus"]), "batch": int(size["global_batch"])}
     numbers["days"] = best.numbers["days"] * slower
     numbers["cost_usd"] = best.numbers["cost_usd"] * slower * sized["purchase_usd"] / best.numbers["purchase_usd"]
     return {"what": what, **numbers, "note": "estimated by a short search"}
+
+
+def _searched_row(what: str, case: Case, candidate: Candidate, best: Answer, racks: int) -> dict[str, Any] | None:
+    """The row by a whole search; as `_row`.
+
+    Parameters
+    ----------
+    what, case, candidate, best, racks
+        As for `_row`.
+
+    Returns
+    -------
+    The row; None where the job does not fit.
+    """
+    other = answer_of(case, candidate, Designs(case), racks).numbers
+    if "days" not in other:
+        return None
+    numbers = {name: other.get(name) for name in NUMBERS} | {"racks": racks}
+    of_each = (answer["days"] * answer["purchase_usd"] for answer in (other, best.numbers))
+    numbers["cost_usd"] = best.numbers["cost_usd"] * next(of_each) / next(of_each)
+    return {"what": what, **numbers, "note": "searched whole"}
 
 
 def _with_better_batch(case: Case, candidate: Candidate, best: Answer, short_s: float) -> dict[str, Any] | None:
@@ -242,10 +266,11 @@ def too_many_text(case: Case, best: Answer) -> str:
     """That a job is too small for its GPUs; else "".
 
     It is where half of the GPUs or fewer are at least 70% as fast, by the short search; told is the fewest, by halves.
-    An MFU of 30% or more is not looked into.
+    An MFU of 30% or more, over all GPUs that are bought, is not looked into.
     """
-    count = int(best.numbers["gpus_used"])
-    if best.numbers["mfu"] >= _IDLE_MFU:
+    count = int(best.numbers["gpus"])
+    mfu = best.numbers["mfu"] * best.numbers["gpus_used"] / count
+    if mfu >= _IDLE_MFU:
         return ""
     whole_s, fast, gpus = _short_s(case, best), 1.0, count
 
@@ -258,5 +283,5 @@ def too_many_text(case: Case, best: Answer) -> str:
     if count == gpus:
         return ""
     few = f"{count:,} are {number(100 * fast, 2)}% as fast"
-    peak = f"each GPU does {number(100 * best.numbers['mfu'], 2)}% of its peak"
+    peak = f"each GPU does {number(100 * mfu, 2)}% of its peak"
     return f"{case.model.name} is small for {gpus:,} GPUs: {few}; {peak}."

@@ -44,9 +44,10 @@ def diagram(fabric: AnyFabric, bill: pd.DataFrame, racks: int, platform: str, co
         links = fabric.links_by_tier[tier - 1] if isinstance(fabric, RailFabric) else fabric.gpus * fabric.nic_ports
         label = counted(int(count), "leaf" if name == "leaves" and count == 1 else name)
         tiers.append({"label": label, "links": f"{number(links, 12)} links of {rate}"})
-    planes = fabric.planes
+    planes = 1 if circuits else fabric.planes  # circuit switches may hold the ports of several planes
     beside = rails if rails > 1 else int(switches.iloc[0]) // planes
     of_planes = f"{planes} planes that do not meet" if planes > 1 else ""
+    of_planes = f"{fabric.nic_ports} ports of each NIC" if circuits else of_planes
     apart = ", not joined" if _joined_from(fabric) is None else ""
     of_rails = f"{rails} rails{apart}" if rails > 1 else ""
     return {

@@ -146,7 +146,12 @@ def _intervals(ax: "Axes", axis: Mapping[str, Any], candidates: Sequence[Mapping
                 va="bottom", color=colour, fontsize=FONT - 1, xytext=(0, FONT * raised), textcoords="offset points",
             )  # fmt: skip
     if min(values) > 0 and max(values) > _WIDE * min(values):
+        from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter  # as above
+
         ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=4))
+        ax.xaxis.set_major_formatter(ScalarFormatter())
+        ax.xaxis.set_minor_formatter(NullFormatter())
     else:
         room = 0.07 * (max(values) - min(values)) or 0.05 * abs(max(values)) or 1.0
         ax.set_xlim(min(values) - room, max(values) + room)
@@ -281,7 +286,7 @@ def _links(
         elif height == 1 and all_groups:
             ends = [start + (0.15 + 0.7 * share) * wide for start, wide in above]
         else:
-            start, wide = above[round(share * (len(above) - 1))]
-            ends = [start + wide / 2]
+            near = above if height > 1 and not all_groups else [above[round(share * (len(above) - 1))]]
+            ends = [start + wide / 2 for start, wide in near]
         for end in ends:
             ax.plot([left + width / 2, end], [height - 0.81, height - 0.19], color=GREY, linewidth=0.7, zorder=1)

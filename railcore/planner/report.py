@@ -50,6 +50,8 @@ def headline(plan: Plan, draws: bool = False) -> str:
     best, limits = plan.best, _goals_text(plan.spec.limits)
     if best is None and plan.fewest_that_fit:
         return f"{plan.fewest_that_fit}."
+    if best is None and (plan.spec.find is not None or limits):
+        return f"Not reachable: {plan.answers[0].note}."
     if best is None:
         return f"No network runs {plan.case.model.name} here. {capital(plan.answers[0].note)}."
     numbers = best.numbers
@@ -106,7 +108,11 @@ def _less_than_second(plan: Plan, draws: bool) -> str:
     equal = [answer.name for answer in others if abs(1 - value / answer.numbers[plan.rank]) < NO_DIFFERENCE]
     equal = list(dict.fromkeys([*([second.name] if draws and second.name in plan.ties else []), *equal]))
     if equal:
-        listed = equal if len(equal) <= _SHOWN_EQUAL else [*equal[: _SHOWN_EQUAL - 1], f"{len(equal) - _SHOWN_EQUAL + 1} others"]
+        listed = (
+            equal
+            if len(equal) <= _SHOWN_EQUAL
+            else [*equal[: _SHOWN_EQUAL - 1], f"{len(equal) - _SHOWN_EQUAL + 1} others"]
+        )
         names = " and ".join([", ".join(listed[:-1]), listed[-1]] if len(listed) > 1 else listed)
         return f"the models can tell no difference to {names} by {label}"
     by = 1 - value / second.numbers[plan.rank]
@@ -128,7 +134,9 @@ def error_texts(plan: Plan) -> list[str]:
         texts.append(f"With them it takes {middle}, {error.between(modelled_s, 's')}")
     elif abs(error.middle - 1) >= _LEAST_SHIFT:
         change = f"{number(100 * abs(error.middle - 1), 2)}% {'longer' if error.middle > 1 else 'less'}"
-        texts.append(f"Such jobs typically take {change} than the model's best: {middle} an iteration, not {modelled}")
+        days = shown("days", plan.best.numbers["days"] * error.middle, 3)
+        text = f"Such jobs typically take {change} than the model's best: {middle} an iteration, not {modelled}"
+        texts.append(f"{text}, and then some {days}")
     if plan.spec.cluster.measured is not None:
         texts.append("Published runs are held against the catalog as shipped, not against your own rows")
     machine, run = plan.case.machine, error.nearest
@@ -177,12 +185,10 @@ def _goals_text(goals: GoalsSpec) -> str:
 def verdicts(plan: Plan, draws: bool) -> list[dict[str, str]]:
     """What misses a limit, ties or flips, and what the plan takes in place of what was asked; a line each."""
     best, limits, wishes = plan.best, plan.spec.limits, plan.spec.wishes
-    bad = [
-        f"{capital(answer.name)} misses a limit: {_missed_texts(answer, limits)}."
-        for answer in plan.possible
-        if missed_limits(answer, limits)
-    ]
-    lines = [{"kind": "bad", "text": text} for text in bad]
+    lines = []
+    if best is not None and missed_limits(best, limits):  # of others the table tells it
+        text = f"{capital(best.name)} misses a limit: {_missed_texts(best, limits)}."
+        lines.append({"kind": "bad", "text": text})
     if best is not None and missed_limits(best, wishes):
         lines.append({"kind": "note", "text": f"{capital(best.name)} misses a wish: {_missed_texts(best, wishes)}."})
     if plan.site is not None and plan.site.note:
@@ -371,8 +377,7 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
         headline(plan, draws),
         *error_texts(plan),
         "",
-        aligned_table(summary_rows(plan)).rstrip(),
-        "",
+        *([aligned_table(summary_rows(plan)).rstrip(), ""] if plan.possible else []),
         *(text for run in _run_texts(plan) for text in (run, "")),
     ]
     if plan.best is not None:

@@ -449,6 +449,8 @@ class Plan:
         """5 and 95% of the best candidate's days: by the model's error and failures."""
         assert self.best is not None
         draws, seed = self.spec.uncertainty.draws, self.spec.uncertainty.seed
+        if self.situation.reference(self.best.name) != self.best.name and self.uncertainty is not None:
+            return self.uncertainty.interval(self.best.name, "days")
         return best_interval(self.situation, self.best.name, "days", self.expected_error, draws, seed)
 
     @cached_property
@@ -516,7 +518,9 @@ def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, d
     cluster, limits = spec.cluster, spec.limits
     if cluster.budget is not None or cluster.power is not None:
         gpus = cluster.racks * case.rack_gpus if cluster.racks else cluster.gpus
-        limits = GoalsSpec.model_construct(purchase=cluster.budget, power=cluster.power, gpus=gpus)
+        pairs = {"purchase": cluster.budget, "power": cluster.power, "gpus": gpus}
+        both = {name: [it for it in (value, getattr(limits, name)) if it is not None] for name, value in pairs.items()}
+        limits = GoalsSpec.model_construct(**{name: min(values, default=None) for name, values in both.items()})
     try:
         return ask(racks_found(designs.case, ask, size, find, limits))
     except ValueError as error:

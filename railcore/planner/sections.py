@@ -330,7 +330,7 @@ def _parts(plan: Plan) -> Section:
 
 
 def _cost(plan: Plan, best: Answer) -> Section:
-    items, rents = cost_columns(plan.case, plan.ownership), rent_columns()
+    items, rents = cost_columns(plan.case, plan.ownership, plan.situation.site.usd_per_J), rent_columns()
     tables = [_table(items, f"Cost by item: {best.name}", "lrrrrl"), _table(rents, "Published rents", "llrrll")]
     lead = f"{cost_text(plan.case, best)}. The training's cost is that of owning the cluster while it trains."
     notes = [
@@ -375,7 +375,8 @@ def _uncertainty(plan: Plan, best: Answer, draws: Uncertainty) -> Section:
         for name in ("days", "cost_usd", "purchase_usd", "power_w", "goodput"):
             row[NUMBERS[name].label] = interval(name, *draws.interval(answer.name, name))
         row |= {f"better than {best.name}": f"in {_percent(draws.better(answer.name, plan.rank))} of draws"}
-        rows.append(row | {"meets the limits": f"in {_percent(draws.met(answer.name))}"})
+        limited = any(value is not None for value in plan.spec.limits.model_dump().values())
+        rows.append(row | ({"meets the limits": f"in {_percent(draws.met(answer.name))}"} if limited else {}))
     flips = [row for _, row in plan.flips.iterrows()]
     columns = {
         "row of the catalog": [row_words(row) for row in flips],

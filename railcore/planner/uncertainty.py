@@ -21,6 +21,7 @@ from railcore.catalog.distributions import quantile
 from railcore.datacenter.ownership import term_keys
 from railcore.network.price_books import rows_of_book
 from railcore.network.reliability import failure_rows, host_gpus, rate_and_repair
+from railcore.network.topology.photonic import PhotonicRails
 from railcore.planner.answer import Answer, EnergyPrices, costed, sizing_of
 from railcore.planner.candidates import Candidate, switch_rows
 from railcore.planner.case import Case, Values
@@ -126,6 +127,14 @@ class Situation:
     def scaled_times(self, name: str, factors: np.ndarray) -> np.ndarray:
         """Modelled iteration time of a candidate, times factors of the model's error [s]."""
         return factors * next(answer.design.iteration_s for answer in self._possible if answer.name == name)
+
+    def reference(self, best: str) -> str:
+        """The candidate whose times have the model's error alone: the best, but a packet network where there is one.
+
+        What circuits add differs from draw to draw by far more than packet networks differ from each other.
+        """
+        packets = [answer.name for answer in self._possible if not isinstance(answer.fabric, PhotonicRails)]
+        return best if best in packets or not packets else packets[0]
 
     def standing(self, numbers: Mapping[str, Mapping[str, Any]], rank: str) -> dict[str, np.ndarray]:
         """The number that each candidate is ranked by, infinite where it misses a limit."""
@@ -258,17 +267,15 @@ def uncertainty(
     machines = -(-draws // _PER_MACHINE)
     of_machine = row_draws(situation.machine_rows(), machines, seed)
     sets = [{key: values[i] for key, values in of_machine.items()} for i in range(machines)]
-    modelled_s, best_s = (
-        situation.modelled_times(sets, progress),
-        situation.scaled_times(best, error.draws(draws, seed)),
-    )
-    scales = situation.time_scales()
+    usual = situation.reference(best)
+    modelled_s = situation.modelled_times(sets, progress)
+    usual_s, scales = situation.scaled_times(usual, error.draws(draws, seed)), situation.time_scales()
     with np.errstate(invalid="ignore"):  # where nothing that was kept fits
-        over_best = {
-            name: np.where(np.isinf(times), np.inf, times / modelled_s[best] * scales[name] / scales[best])
+        over_usual = {
+            name: np.where(np.isinf(times), np.inf, times / modelled_s[usual] * scales[name] / scales[usual])
             for name, times in modelled_s.items()
         }
-    times_s = {name: best_s * np.repeat(over, _PER_MACHINE)[:draws] for name, over in over_best.items()}
+    times_s = {name: usual_s * np.repeat(over, _PER_MACHINE)[:draws] for name, over in over_usual.items()}
     samples = situation.numbers(row_draws(situation.cost_rows(), draws, seed), times_s)
     standing, rows = situation.standing(samples, rank), []
     for answer in situation.answers:
