@@ -404,7 +404,7 @@ def test_places_are_as_far_apart_as_the_bar_of_km_says():
     assert _figure(pictures.place_map, points=points[:1]).axes
 
 
-@pytest.mark.parametrize("groups", [1, 2, 5, 8, 72])
+@pytest.mark.parametrize("groups", [1, 2, 4, 5, 8, 72])
 @pytest.mark.parametrize("joined", [None, 2])
 def test_the_drawing_has_every_tier_with_its_numbers(groups, joined):
     drawing = DRAWING | {"groups": groups, "joined_from": joined, "servers": 3}

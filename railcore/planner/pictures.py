@@ -266,8 +266,8 @@ def _boxes(
         for left, width in places:
             corner = (left + 0.1 * layer, height - 0.19 + 0.08 * layer)
             ax.add_patch(Rectangle(corner, width, 0.38, fc=face, ec="white" if face == edge else edge, lw=1, zorder=3))
-    if len(places) == _SHOWN:
-        before, after = places[-2], places[-1]
+    before, after = places[-2:] if len(places) > 1 else 2 * [*places]
+    if after[0] - before[0] > 2 * after[1]:  # some are left out between them
         ax.text((before[0] + before[1] + after[0]) / 2, height, "...", ha="center", va="center", color=_SOFT)
 
 

@@ -228,7 +228,7 @@ class PhotonicRails(HBDomains):
         """What is too much for one switch, the largest cluster, and what would do."""
         ports, nic_ports = int(self.parts.rail_ports), self.nic_ports
         text = (
-            f"ocs_ports is {self.ocs_ports}, of a circuit switch, but a rail has {ports} ports: the largest cluster has "
+            f"ocs_ports is {self.ocs_ports}, but a rail has {ports} ports: the largest cluster has "
             f"{int(self.parts.reach):,} GPUs. Take a larger switch, larger HB domains or fewer NIC ports"
         )
         if self.planes == nic_ports:
