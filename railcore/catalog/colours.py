@@ -3,7 +3,6 @@
 # Okabe and Ito's palette, told apart with every common colour blindness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#6A6A6A")
 GREY = COLOURS[7]
-ON_ANY_GROUND = (*COLOURS[:6], "#8C6D31", GREY)  # brown in place of black, which dark pages do not show
 _BLUE, _VERMILION, _GREEN, _PINK, _ORANGE, _SKY, *_ = COLOURS
 
 TRAFFIC = {"tensor": _BLUE, "sequence": _BLUE, "context": _GREEN, "expert": _SKY, "pipeline": _PINK}

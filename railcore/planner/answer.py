@@ -208,7 +208,9 @@ class Designs:
         """The search that says which strategies are worth a look on any other network."""
         key = machine.hb_domain_size, gpus, batch
         if key not in self._fastest:
-            limits = limiting_fabric(fastest_network(gpus, machine.hb_domain_size), self.case.model)
+            links: dict[str, Any] = {"nic_Bps": machine.nic_Bps, "hb_Bps": machine.hb_Bps}
+            links |= {"hb_switches": int(self.case.rack["hb_switches"])}
+            limits = limiting_fabric(fastest_network(gpus, machine.hb_domain_size, **links), self.case.model)
             options: dict[str, Any] = {"fabric": limits, "top": _SEARCHED, "only_best": True}
             self._fastest[key] = search(self.case.model, machine, gpus, batch, **options, **self._options)
         return self._fastest[key]

@@ -60,21 +60,30 @@ def switch_books(case: Case, switch: str, values: Values) -> tuple[PriceBook, Pr
     if not switch:
         return prices, powers
 
+    boxes = catalog.item("switches", switch), catalog.item("switches", _compared(case, switch))
+
     def ratio(parameter: str) -> Any:
-        of_bit = [
-            case.number(("switches", name, parameter), values if name == switch else {})
-            / catalog.item("switches", name)["capacity"]
-            for name in (switch, link_switch(case.spec.network, case.machine.nic_Bps))
-        ]
-        return of_bit[0] / of_bit[1]
+        if any(parameter not in box for box in boxes):  # no price is known: a port costs what others do
+            return 1.0
+        own = case.number(("switches", switch, parameter), values)
+        return own / boxes[0]["capacity"] / (boxes[1][parameter] / boxes[1]["capacity"])
 
     typical = {} if powers.typical_port is None else {"typical_port": ratio("typical_power")}
     return prices.times({"port": ratio("price")}), powers.times({"port": ratio("power"), **typical})
 
 
+def _compared(case: Case, switch: str) -> str:
+    """The switch that another one's numbers are held against: on which they are modelled, else the plan's."""
+    modelled = catalog.item("switches", switch).get("modelled_on")
+    return str(modelled) if modelled else link_switch(case.spec.network, case.machine.nic_Bps)
+
+
 def switch_rows(switch: str) -> list[catalog.Value]:
     """Rows of the catalog that the price and power of a candidate's own switch rest on."""
-    return [catalog.item("switches", switch).row(name) for name in ("price", "power")] if switch else []
+    if not switch:
+        return []
+    box = catalog.item("switches", switch)
+    return [box.row(name) for name in ("price", "power") if name in box]
 
 
 def network_candidates(case: Case) -> list[Candidate]:
@@ -95,6 +104,12 @@ def network_candidates(case: Case) -> list[Candidate]:
         raise ValueError(f"network.candidate {name!r} has the name of another network: give it a name of its own")
     for network in sorted(spec.candidate, key=attrgetter("name")):
         if network.layout != PHOTONIC:
+            if network.switch and switch_technology(network.switch) != case.technology:
+                theirs = switch_technology(network.switch)
+                raise ValueError(
+                    f"network.candidate {network.name!r}: switch {network.switch} is of {theirs}, and links are "
+                    f'{case.technology}: give network.technology = "{theirs}" in a spec of its own'
+                )
             _ports(case, network)  # a rate that the switch lacks is a fault of the spec
         candidates.append(_candidate(case, network, f"Of your own: {network.layout}."))
     return candidates
@@ -108,11 +123,11 @@ def _usual(case: Case) -> Iterator[tuple[CandidateSpec, str]]:
         return CandidateSpec.model_construct(name=name, layout=layout, **keys), " ".join(about)
 
     rails = f"{_rails(case)} rails, one for each NIC of a host, which spines join at full bandwidth:"
-    held = "NVIDIA's DGX SuperPOD. Counts are held against NVIDIA's tables."
+    held = "as in NVIDIA's DGX SuperPOD, against whose tables counts are held."
     yield network("rail-optimized", "rail-optimized", rails, held)
     if spec.planes > 1:
         apart = f"Rail-optimized in {spec.planes} planes that never meet, a port of every NIC in each:"
-        held = "Alibaba's HPN and the DGX SuperPOD of B300. Counts are held against their papers."
+        held = "as in Alibaba's HPN and the DGX SuperPOD of B300, against whose table counts are held."
         name = f"rail-optimized, {spec.planes} planes"
         yield network(name, "rail-optimized", apart, held, planes=spec.planes)
     tree = "A fat tree over all GPUs, host by host, at full bandwidth."
@@ -185,7 +200,9 @@ def _candidate(case: Case, network: CandidateSpec, about: str) -> Candidate:
             return fewest_switches(RailFabric(gpus, box.hb_domain_size, radix, tier_oversubscription=ratios, **shape))
         vendor = _scalable_unit(case, network, gpus, radix)
         full = RailFabric(gpus, box.hb_domain_size, radix, 1.0, fan_in=vendor, one_pod=True, **shape)
-        full = full if vendor else fewest_switches(full)
+        if not vendor:  # rails that are less than a leaf share one where that takes fewer switches
+            shared = replace(full, one_pod=False)
+            full = min(map(fewest_switches, (full, shared)), key=lambda built: int(built.parts.switches))
         if ratio == 1:
             return full
         layered = replace(full, oversubscription=ratio, fan_in=(), one_pod=False)

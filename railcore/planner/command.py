@@ -29,7 +29,7 @@ from railcore.planner.spec_reading import read_spec
 NOT_MET = 3  # exit status where a hard limit is not met
 _SHEETS = ("candidates", "neighbours", "bill", "ownership", "designs", "failures", "defaults", "sources")
 _QUIET_S = 1.0  # what takes longer is told
-TABLES = ("candidates", "neighbours", "designs", "times", "memory", "bill", "failures", "ownership")
+TABLES: tuple[str, ...] = ("candidates", "neighbours", "designs", "times", "memory", "bill", "failures", "ownership")
 TABLES += ("defaults", "sources", "flips")
 
 

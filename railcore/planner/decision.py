@@ -19,7 +19,7 @@ def risks(plan: Plan, draws: bool) -> list[str]:
 
     plan: that has a best network. draws: whether ties and the interval of the purchase are known.
     """
-    return [_time_risk(plan, draws), _choice_risk(plan, draws), _failure_risk(plan)]
+    return [*filter(None, (_time_risk(plan, draws), _choice_risk(plan, draws), _failure_risk(plan)))]
 
 
 def _time_risk(plan: Plan, draws: bool) -> str:
@@ -45,7 +45,7 @@ def _choice_risk(plan: Plan, draws: bool) -> str:
     if draws and plan.ties and plan.uncertainty is not None:
         shares = ((name, plan.uncertainty.better(name, plan.rank)) for name in plan.ties)
         told = " and ".join(f"{name} in {number(100 * share, 2)}%" for name, share in shares)
-        return f"Network: a tie. Of the draws of what is not known, {told} have the better {NUMBERS[plan.rank].label}."
+        return f"Network: a tie by {NUMBERS[plan.rank].label}. In the draws another is better: {told}."
     if plan.flips.empty:
         return "Network: no single price, power or rate within its range makes another one the best."
     row = plan.flips.iloc[0]
@@ -56,7 +56,9 @@ def _choice_risk(plan: Plan, draws: bool) -> str:
 def _failure_risk(plan: Plan) -> str:
     """The failure rate that goodput hangs on most."""
     assert plan.best is not None
-    (row, low, high), *_ = plan.situation.widest(plan.best)
+    if not (widest := plan.situation.widest(plan.best, 1)):  # the spec chose an end of the failure rates
+        return ""
+    row, low, high = widest[0]
     ends = f"{number(100 * low, 3)} to {number(100 * high, 3)}%"
     now = shown("goodput", plan.best.numbers["goodput"])
     return f"Failures: the {_failure_words(row)} alone moves goodput from {ends} (now {now})."
@@ -81,8 +83,8 @@ def next_steps(plan: Plan) -> list[str]:
     if case.measured_runs.empty:
         days = interval("days", *plan.days_interval)
         steps.append(f"Time some iterations on a few racks and give them as [[measured]]: that narrows {days}.")
-    (row, *_), *_ = plan.situation.widest(best)
-    steps.append(f"Ask who runs such a cluster for its {_failure_words(row)}, and give it in [operation].")
+    for row, *_ in plan.situation.widest(best, 1):
+        steps.append(f"Ask who runs such a cluster for its {_failure_words(row)}, and give it in [operation].")
     if plan.spec.site is None:
         steps.append(f"Give [site]: {show(best.numbers['power_w'], 'W', 3)} must be free somewhere.")
     if missed_limits(best, plan.spec.limits):

@@ -1,6 +1,6 @@
 """Two plans side by side: what differs in their specs and answers, and which input made it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,9 +12,9 @@ from railcore.catalog.tables import aligned_table
 from railcore.catalog.units import number
 from railcore.planner.planning import Shared, plan
 from railcore.planner.result import Plan
-from railcore.planner.sections import value_text
 from railcore.planner.shown_numbers import NUMBERS, interval, shown
 from railcore.planner.spec import Spec
+from railcore.planner.spec_texts import value_text
 
 _TOLD = ("gpus", "days", "cost_usd", "purchase_usd", "network_usd", "power_w", "goodput", "iteration_s", "mfu", "batch")
 _EFFECTS = ("days", "cost_usd", "purchase_usd")
@@ -60,25 +60,31 @@ class Differences:
         cannot be planned: note says why. "all of them" is what the two answers differ by: keys that act together do not
         add up to it. The largest effect on the number that decides comes first.
         """
-        shared, rows = Shared(), []
-        keys = self.spec["key"].tolist()
-        for key in keys[:_MOST_KEYS] if len(keys) > 1 else []:
-            rows.append({"key": key, **self._effect(key, shared)})
-        rows.sort(key=lambda row: -abs(row.get(self.before.rank, 0.0) or 0.0))
+        shared, rows, groups = Shared(), [], list(dict.fromkeys(map(_group, self.spec["key"])))
+        for group in groups[:_MOST_KEYS] if len(groups) > 1 else []:
+            keys = [key for key in self.spec["key"] if _group(key) == group]
+            rows.append({"key": " and ".join(keys), **self._effect(keys, shared)})
+        rows.sort(key=lambda row: -abs(row.get(self.before.rank, 0.0)))
         whole = dict(zip(self.answer["number"], self.answer["change"], strict=True))
-        rows.append({"key": "all of them", **{name: whole.get(name) for name in _EFFECTS}, "note": self._best_text()})
-        return pd.DataFrame(rows, columns=["key", *_EFFECTS, "note"])
+        note = "; ".join(filter(None, [self._best_text(), _left_out(len(groups))]))
+        rows.append({"key": "all of them", **{name: whole.get(name) for name in self.effects}, "note": note})
+        return pd.DataFrame(rows, columns=["key", *self.effects, "note"])
 
-    def _effect(self, key: str, shared: Shared) -> dict[str, Any]:
-        """What one key of the second spec changes in the first plan."""
+    @property
+    def effects(self) -> list[str]:
+        """Numbers whose changes are told: the one that decides among them."""
+        return list(dict.fromkeys([*_EFFECTS, self.before.rank]))
+
+    def _effect(self, keys: Sequence[str], shared: Shared) -> dict[str, Any]:
+        """What some keys of the second spec change in the first plan."""
         try:
-            other = plan(_with_key(self.before.spec, self.after.spec, key), shared=shared)
+            other = plan(_with_keys(self.before.spec, self.after.spec, keys), shared=shared)
         except ValueError as error:
             return {"note": f"not alone: {error}"}
         if other.best is None or self.before.best is None:
             return {"note": "no network runs the job"}
         numbers = [side.best.numbers for side in (self.before, other) if side.best]
-        changes = {name: _change(numbers[0][name], numbers[1][name]) for name in _EFFECTS}
+        changes = {name: _change(numbers[0][name], numbers[1][name]) for name in self.effects}
         return changes | {"note": "" if other.best.name == self.before.best.name else f"{other.best.name} is best"}
 
     def _best_text(self) -> str:
@@ -93,12 +99,12 @@ class Differences:
         if self.spec.empty:
             return "The two specs are the same."
         whole = self.causes.iloc[-1]
-        changes = [f"{NUMBERS[name].label} {_percent(whole[name])}" for name in _EFFECTS]
+        changes = [f"{NUMBERS[name].label} {_percent(whole[name])}" for name in self.effects]
         told = f"The second plan against the first: {', '.join(changes)}."
         alone = self.causes.iloc[:-1]
-        for name in _EFFECTS if len(alone) else ():
-            effects = alone[name].astype(float).abs()
-            if effects.max() > 0:
+        for name in self.effects if len(alone) else ():
+            effects = alone[name].astype(float) * (1 if whole[name] > 0 else -1)  # of the same sign as the whole
+            if effects.max() > 0 and whole[name]:
                 cause = alone.loc[effects.idxmax()]
                 told += f" {NUMBERS[name].label.capitalize()}: most by {cause['key']} ({_percent(cause[name])} alone)."
         days = [side.days_interval for side in (self.before, self.after)]
@@ -120,8 +126,8 @@ class Differences:
             heads[0].append(side.best.name if side.best else "none")
             heads[1].append(interval("days", *side.days_interval) if side.best else "-")
         first = pd.DataFrame([[*row, ""] for row in heads], columns=list(answer))
-        causes = self.causes.assign(**{name: [_percent(value) for value in self.causes[name]] for name in _EFFECTS})
-        labels = {name: NUMBERS[name].label for name in _EFFECTS} | {"key": "input, alone", "note": "then"}
+        causes = self.causes.assign(**{name: [_percent(value) for value in self.causes[name]] for name in self.effects})
+        labels = {name: NUMBERS[name].label for name in self.effects} | {"key": "input, alone", "note": "then"}
         return {
             "What differs in the spec": self.spec.rename(columns={"before": "first", "after": "second"}),
             "What differs in the answer": pd.concat([first, pd.DataFrame(answer)], ignore_index=True),
@@ -154,19 +160,31 @@ def _values(spec: Spec) -> list[tuple[str, Any]]:
     return [(key, value) for key, value in rows if value not in (None, (), [], {}) and key not in _NO_INPUT]
 
 
-def _with_key(spec: Spec, other: Spec, dotted: str) -> Spec:
-    """A spec with one key of another."""
-    name, _, key = dotted.partition(".")
-    ours, theirs = getattr(spec, name), getattr(other, name)
-    if not key or ours is None or theirs is None:  # a section that one of them lacks
-        return spec.model_copy(update={name: theirs})
-    part = ours.model_copy(update={key: getattr(theirs, key)})
-    if name == "cluster" and key in _SIZES:  # of which there is one
-        part = part.model_copy(update={size: getattr(theirs, size) for size in _SIZES})
-    return spec.model_copy(update={name: part})
+def _group(key: str) -> str:
+    """What is changed together: all that says the size, of which a spec has one."""
+    return "size" if key in _SIZES or key.startswith("find.") else key
 
 
-_SIZES = ("gpus", "racks", "budget", "power")
+_SIZES = ("cluster.gpus", "cluster.racks", "cluster.budget", "cluster.power")
+
+
+def _with_keys(spec: Spec, other: Spec, keys: Sequence[str]) -> Spec:
+    """A spec with some keys of another; one that says the size takes all of them along."""
+    if any(_group(key) == "size" for key in keys):
+        keys = [*_SIZES, "find"]
+    for dotted in keys:
+        name, _, key = dotted.partition(".")
+        ours, theirs = getattr(spec, name), getattr(other, name)
+        part = theirs  # of a section that one of them lacks
+        if key and ours is not None and theirs is not None:
+            part = ours.model_copy(update={key: getattr(theirs, key)})
+        spec = spec.model_copy(update={name: part})
+    return spec
+
+
+def _left_out(groups: int) -> str:
+    """That some keys were not tried alone."""
+    return f"{groups - _MOST_KEYS} more keys were not tried alone" if groups > _MOST_KEYS else ""
 
 
 def _change(before: float, after: float) -> float:

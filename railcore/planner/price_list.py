@@ -50,12 +50,13 @@ def read_price_list(path: Path) -> dict[str, Any]:
     for key, column, unit in (("prices", "price_usd", "USD"), ("powers", "power_w", "W")):
         numbers = {part: _number(path, rows, part, column) for part in lines}
         of_links = {
-            part: f"{value:.12g} {unit}" for part, value in numbers.items() if part in PARTS and value is not None
+            part: f"{_digits(value)} {unit}" for part, value in numbers.items() if part in PARTS and value is not None
         }
         if of_links:
             books[key] = of_links | {"rate": f"{_rate(path, rows):.12g} Gbps", "name": path.stem}
-        if numbers.get(_SERVER) is not None:
-            books["server" if key == "prices" else "server_power"] = f"{numbers[_SERVER]:.12g} {unit}"
+        server = numbers.get(_SERVER)
+        if server is not None:
+            books["server" if key == "prices" else "server_power"] = f"{_digits(server)} {unit}"
     return books
 
 
@@ -89,6 +90,12 @@ def _number(path: Path, rows: pd.DataFrame, part: str, column: str) -> float | N
     return number
 
 
+def _digits(value: float) -> str:
+    """A number that a spec reads: three decimals may be thousands there, and get a fourth."""
+    text = f"{value:.12g}"
+    return f"{text}0" if len(text.partition(".")[2]) == 3 else text
+
+
 def _rate(path: Path, rows: pd.DataFrame) -> float:
     """The one link rate of all parts of the network [Gbps]."""
     cells = [_number(path, rows, part, "rate_gbps") for part in rows.index if part in PARTS]
@@ -103,8 +110,9 @@ def price_list(plan: Plan) -> pd.DataFrame:
     """What a plan takes for prices and powers, in the form that `read_price_list` reads."""
     case = plan.case
     rows: list[tuple[str, float, float | None, float | None]] = []
+    books = [book.times(dict.fromkeys(PARTS, 1.0)) for book in (case.prices, case.powers)]  # with what others price
     for part in PARTS:
-        price, power = (getattr(book, part) for book in (case.prices, case.powers))
+        price, power = (getattr(book, part) for book in books)
         if price is not None:
             rows.append((part, float(price), None if power is None else float(power), case.machine.nic_Bps / Gbps))
     costs = case.rack_costs({})

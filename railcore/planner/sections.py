@@ -5,17 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-from pydantic import BaseModel
 
 from railcore import catalog
 from railcore.catalog.colours import TIMES
-from railcore.catalog.units import convert, counted, hour, number, show, words, year
+from railcore.catalog.units import convert, hour, number, show, words, year
 from railcore.planner.answer import Answer
 from railcore.planner.costs import boundary, cost_columns, cost_text, rent_columns, server_price
 from railcore.planner.neighbours import neighbour_columns
 from railcore.planner.published import MISS, checks_table
 from railcore.planner.result import Plan
 from railcore.planner.shown_numbers import NUMBERS, interval, shown
+from railcore.planner.spec_texts import value_text
 from railcore.planner.time_columns import own_run_columns, software_columns
 from railcore.planner.uncertainty import Uncertainty
 from railcore.strategies.labels import strategy_label
@@ -426,36 +426,6 @@ def _electricity(plan: Plan) -> str:
     if price is None:
         price, origin = catalog.item("prices", "energy")["electricity_price"], "of the catalog"
     return f"{number(float(convert(price, 'USD/kWh')), 3)} USD/kWh, {origin}"
-
-
-_UNITS = {  # of keys of the spec that are quantities
-    **dict.fromkeys(("budget", "server", "purchase", "cost"), "USD"),
-    **dict.fromkeys(("power", "server_power"), "W"),
-    **dict.fromkeys(("reconfiguration", "checkpoint", "checkpoint_interval", "restart"), "s"),
-    **dict.fromkeys(("within", "people_within", "radius"), "m"),
-    **{"nic": "bps", "electricity": "USD/kWh", "carbon": "kg/kWh"},
-}
-
-
-def value_text(key: str, value: Any) -> str:
-    """A value of the spec with its unit."""
-    if key == "cluster.measured":
-        return str(value["file"])
-    if key == "job.config":
-        return f"{value.get('model_type', 'of a model')}, {counted(len(value), 'keys')}"
-    unit = _UNITS.get(key.rpartition(".")[2])
-    if unit is None or not isinstance(value, float):
-        return _text(value)
-    return f"{number(float(convert(value, unit)), 6)} {unit}" if "/" in unit else show(value, unit)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, BaseModel):
-        parts = value.model_dump(exclude_none=True).items()
-        return ", ".join(f"{name} {show(part, 'bps') if name == 'rate' else _text(part)}" for name, part in parts)
-    if isinstance(value, float):
-        return number(value, 6)
-    return ", ".join(map(_text, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _published() -> Section:

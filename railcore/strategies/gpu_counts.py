@@ -170,11 +170,14 @@ def _short_search(
     options: dict[str, Any],
 ) -> pd.DataFrame:
     """Strategies of the short search, the fastest first; of all strategies where none of its own fits."""
-    job = (model, machine, gpus, global_batch, use_all)
+
+    def fastest(**limits: Any) -> pd.DataFrame:
+        return _fastest(model, machine, gpus, global_batch, use_all, **limits)
+
     searches = _FEW[:1] if model.experts else _FEW  # larger micro-batches in one alone would speak for that one
-    tables = [_fastest(*job, **common, **(limits | options)) for limits in searches]
+    tables = [fastest(**common, **(limits | options)) for limits in searches]
     if not any(map(len, tables)):
-        tables = [_fastest(*job, **common, **options)]
+        tables = [fastest(**common, **options)]
     return pd.concat([table for table in tables if len(table)] or tables, ignore_index=True).sort_values(
         "sequence_s", kind="stable", ignore_index=True
     )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,12 +18,13 @@ _ROUNDING = 1 + 1e-9  # times a time: equal but for rounding
 _MOST_PORTS = 2**22
 
 
-def fastest_network(gpus: int, hb_domain_size: int) -> RailFabric:
+def fastest_network(gpus: int, hb_domain_size: int, **links: Any) -> RailFabric:
     """One switch that joins all GPUs: no strategy is faster on another network of the same links.
 
-    All traffic has the NIC's full rate, and tokens may go straight to their experts' rails.
+    All traffic has the NIC's full rate, and tokens may go straight to their experts' rails. links: fields of
+    `RailFabric`: nic_Bps, hb_Bps, hb_switches.
     """
-    return RailFabric(gpus, hb_domain_size, min(gpus + gpus % 2, _MOST_PORTS), rails=1)
+    return RailFabric(gpus, hb_domain_size, max(4, min(gpus + gpus % 2, _MOST_PORTS)), rails=1, **links)
 
 
 def search_slower(
