@@ -132,7 +132,8 @@ def usual_fabric(name, gpus, platform, **links):
         return fewest_switches(RailFabric(gpus, K, radix, rails=1, tier_oversubscription=ratios, **shape))
     if name.startswith("rail-only"):
         return fewest_switches(RailFabric(gpus, K, radix, **shape))
-    full = fewest_switches(RailFabric(gpus, K, radix, 1.0, rails=host, one_pod=True, **shape))
+    built = [RailFabric(gpus, K, radix, 1.0, rails=host, one_pod=one_pod, **shape) for one_pod in (True, False)]
+    full = min(map(fewest_switches, built), key=lambda fabric: int(fabric.parts.switches))
     layered = RailFabric(gpus, K, radix, 2.0, rails=host, **shape)
     if name.startswith("rail-optimized"):
         return full
@@ -140,8 +141,8 @@ def usual_fabric(name, gpus, platform, **links):
 
 
 def of_large_switch(books):
-    """Books whose ports are as dear, and draw as much, as those of 102.4T beside the plan's SN5600."""
-    large, plans = (catalog.item("switches", name) for name in ("102.4T", "SN5600"))
+    """Books whose ports are as dear, and draw as much, as those of 102.4T beside 51.2T, on which it is modelled."""
+    large, plans = (catalog.item("switches", name) for name in ("102.4T", "51.2T"))
     ratios = [large[n] / plans[n] * plans["capacity"] / large["capacity"] for n in ("price", "power")]
     return [book.times({"port": ratio}) for book, ratio in zip(books, ratios, strict=True)]
 

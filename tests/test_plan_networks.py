@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railcore import catalog
 from railcore.network.reliability import parts_at_risk
 from railcore.network.topology.failed_part import FailedPart, has_part
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import RailFabric, fat_tree, fewest_switches, rail_only
 from railcore.network.topology.wiring import wire_list
-from railcore.planner.candidates import network_candidates
+from railcore.planner.candidates import network_candidates, switch_books
 from railcore.planner.case import case_of
 from railcore.planner.fabrics import limiting_fabric
 from railcore.planner.goodput import training_goodput
@@ -219,3 +220,32 @@ def test_one_search_serves_all_full_networks(model):
     thin, layered = found["Clos, leaves 2:1"].build(256), RailFabric(512, 8, 16, 2.0)
     assert limiting_fabric(thin, as_model(model)) == thin
     assert limiting_fabric(layered, as_model(model)) == (layered if "MoE" in model else None)
+
+
+@pytest.mark.parametrize("gpus", [64, 256, 512, 1024])
+def test_rails_that_are_less_than_a_leaf_take_no_more_than_a_clos(gpus):
+    case = case_of(
+        read_spec({"cluster": {"platform": "DGX H100", "gpus": gpus}, "job": {"model": "Llama-3 8B", "tokens": 1e12}})
+    )
+    switches = {it.name: int(it.build(gpus).parts.switches) for it in network_candidates(case)}
+    assert switches["rail-optimized"] <= switches["Clos"]
+
+
+def test_a_switch_of_another_technology_is_refused_in_a_network_of_ones_own():
+    network = {"candidate": [{"name": "mine", "layout": "Clos", "switch": "QM9700"}]}
+    given = {
+        "cluster": {"platform": "DGX H100", "gpus": 64},
+        "job": {"model": "Llama-3 8B", "tokens": 1e12},
+        "network": network,
+    }
+    with pytest.raises(ValueError, match=r"'mine': switch QM9700 is of InfiniBand, and links are Ethernet"):
+        network_candidates(case_of(read_spec(given)))
+    given["network"] |= {"technology": "InfiniBand"}
+    assert network_candidates(case_of(read_spec(given)))[-1].name == "mine"
+
+
+def test_a_switch_without_a_price_has_ports_as_dear_as_others():
+    given = {"cluster": {"platform": "DGX H100", "gpus": 64}, "job": {"model": "Llama-3 8B", "tokens": 1e12}}
+    case = case_of(read_spec(given | {"network": {"technology": "InfiniBand"}}))
+    assert "price" not in catalog.item("switches", "Q3400-RA")
+    assert switch_books(case, "Q3400-RA", {})[0].port == case.prices.port

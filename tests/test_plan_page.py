@@ -498,6 +498,12 @@ def test_runs_of_ones_own_stand_beside_the_model_and_before_and_after(plain, cor
     assert not [table for table in _strategy(both[0])["tables"] if table["caption"].startswith("Your runs")]
 
 
+@pytest.mark.parametrize("failures", ["low", "high"])
+def test_an_end_of_the_failure_rates_is_no_risk_of_its_own(failures):
+    told = rc.plan(SPEC | {"operation": {"failures": failures}}).document(False)
+    assert len(told["risks"]) == 2 and not [text for text in told["risks"] if text.startswith("Failures")]
+
+
 def test_a_run_of_another_job_says_which(corrected):
     table = corrected.case.own_errors
     other = replace(corrected)

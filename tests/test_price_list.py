@@ -59,6 +59,19 @@ def test_what_a_plan_writes_it_reads_again(tmp_path, ending):
     assert again.best.numbers == pytest.approx(first.best.numbers)
 
 
+@pytest.mark.parametrize("technology", ["Ethernet", "InfiniBand"])
+def test_the_books_of_the_catalog_can_be_given_back(tmp_path, technology):
+    network = f'candidates = ["rail-optimized", "photonic rails"]\ntechnology = "{technology}"'
+    text = SPEC.replace('candidates = ["rail-optimized"]', network)
+    (tmp_path / "first.toml").write_text(text)
+    first = rc.plan(str(tmp_path / "first.toml"))
+    (tmp_path / "again.xlsx").write_bytes(workbook([first], ("bill",)))
+    (tmp_path / "again.toml").write_text(f'{text}[books]\nfile = "again.xlsx"\n')
+    again = rc.plan(str(tmp_path / "again.toml"))
+    for answer in first.possible:  # circuit ports of another book too
+        assert again.answer(answer.name).numbers == pytest.approx(dict(answer.numbers))
+
+
 def test_a_workbook_has_the_bill_and_its_sum(tmp_path):
     (tmp_path / "ours.csv").write_text(LIST)
     planned = _plan(tmp_path, "ours.csv")

@@ -251,7 +251,8 @@ def fewest_that_fit(case: Case, racks: int) -> str:
     high = 2 * racks
     while case.counts(high * case.rack_gpus).empty:
         if high > _MOST_RACKS:
-            return f"{name} does not fit on {at}, nor on any number of them: give a batch that divides, or a larger GPU"
+            remedy = "give a batch that divides, or a larger GPU"
+            return "" if case.spec.job.search else f"{name} does not fit on {at}, nor on any number of them: {remedy}"
         high *= 2
     fewest = _last(lambda count: case.counts(count * case.rack_gpus).empty, high // 2, high) + 1
     row = case.counts(fewest * case.rack_gpus).iloc[0]

@@ -330,7 +330,7 @@ class Plan:
     def fewest_that_fit(self) -> str:
         """That the job does not fit, with the fewest GPUs and a mapping that do; "" where it fits or has no size."""
         built = [answer for answer in self.answers if answer.fabric is not None]
-        if self.best is not None or not built or self.spec.operation.spares or self.spec.job.search:
+        if self.best is not None or not built or self.spec.operation.spares:
             return ""
         if not self.case.counts(
             built[0].racks * self.case.rack_gpus
