@@ -225,7 +225,12 @@ def test_one_search_serves_all_full_networks(model):
 @pytest.mark.parametrize("gpus", [64, 256, 512, 1024])
 def test_rails_that_are_less_than_a_leaf_take_no_more_than_a_clos(gpus):
     case = case_of(
-        read_spec({"cluster": {"platform": "DGX H100", "gpus": gpus}, "job": {"model": "Llama-3 8B", "tokens": 1e12}})
+        read_spec(
+            {
+                "cluster": {"platform": "DGX H100", "gpus": gpus},
+                "job": {"model": "Llama-3 8B", "tokens": 1e12, "batch": 512},
+            }
+        )
     )
     switches = {it.name: int(it.build(gpus).parts.switches) for it in network_candidates(case)}
     assert switches["rail-optimized"] <= switches["Clos"]
@@ -235,7 +240,7 @@ def test_a_switch_of_another_technology_is_refused_in_a_network_of_ones_own():
     network = {"candidate": [{"name": "mine", "layout": "Clos", "switch": "QM9700"}]}
     given = {
         "cluster": {"platform": "DGX H100", "gpus": 64},
-        "job": {"model": "Llama-3 8B", "tokens": 1e12},
+        "job": {"model": "Llama-3 8B", "tokens": 1e12, "batch": 512},
         "network": network,
     }
     with pytest.raises(ValueError, match=r"'mine': switch QM9700 is of InfiniBand, and links are Ethernet"):
@@ -245,7 +250,10 @@ def test_a_switch_of_another_technology_is_refused_in_a_network_of_ones_own():
 
 
 def test_a_switch_without_a_price_has_ports_as_dear_as_others():
-    given = {"cluster": {"platform": "DGX H100", "gpus": 64}, "job": {"model": "Llama-3 8B", "tokens": 1e12}}
+    given = {
+        "cluster": {"platform": "DGX H100", "gpus": 64},
+        "job": {"model": "Llama-3 8B", "tokens": 1e12, "batch": 512},
+    }
     case = case_of(read_spec(given | {"network": {"technology": "InfiniBand"}}))
     assert "price" not in catalog.item("switches", "Q3400-RA")
     assert switch_books(case, "Q3400-RA", {})[0].port == case.prices.port
