@@ -18,11 +18,14 @@ from railcore.planner.case import Case, next_step
 from railcore.planner.choice import missed_limits, missed_text
 from railcore.planner.goals import FOUND, NO_DIFFERENCE
 from railcore.planner.spec import FindSpec, GoalsSpec
+from railcore.strategies.gpu_counts import SIZES_FROM
 
 _MOST_RACKS = 2**17
 _GROWING = ("power", "purchase", "gpus")  # limits that more racks only break
 _ASKED = 6  # whole searches of a network at most, where estimates can tell no difference
+_ABOVE = np.arange(1, 13) / 200  # shares of racks above those that limits allow, where a price may have fallen
 _SURELY = 0.9  # of the racks that time in inverse proportion would need
+_WIDER = 2  # times the racks of the least cost or time are looked at: whole batches divide by some racks only
 _PRICED = 16  # numbers of racks whose price is looked at before one is searched
 _AS_QUICK = 1.001  # times the fewest days, that count as equal
 
@@ -52,23 +55,30 @@ def racks_found(case: Case, ask: Asked, size: Asked, find: FindSpec, limits: Goa
     ValueError
         Where no number of racks meets the limits: the nearest, and what it misses.
     """
-    growing = {name for name in _GROWING if getattr(limits, name) is not None}
-    most = _largest(size, limits, growing)
+    most = _largest(size, limits)
     search = _Search(case, ask, size, find, limits)
     top = most if find.days else min(next_step(_fewest_by_peak(case, limits)), most)
     while top:
-        before, fastest_s = search.least, search.fastest_s
+        before = search.least
         search.add(racks_by_time(case, top))
         search.run()
-        if math.isfinite(search.least) and (not find.cost or search.least >= before):
-            break
         if find.days:
-            top //= 2
-        elif top == most or (math.isfinite(fastest_s) and search.fastest_s >= fastest_s):
-            break  # more racks are no faster
+            if math.isfinite(before) and search.least >= before:
+                break  # fewer racks are no faster
+            top = _step_below(top)
+        elif top == most or top >= search.last:
+            break
         else:
             top = min(next_step(math.ceil(top * search.growth)), most)
     return search.found(most)
+
+
+def _step_below(racks: int) -> int:
+    """The most racks of a `next_step` that are fewer, so that tables of steps touch; 0 for one rack."""
+    step = math.floor(racks * SIZES_FROM)
+    while (above := next_step(step + 1)) < racks:
+        step = above
+    return step
 
 
 def _fewest_by_peak(case: Case, limits: GoalsSpec) -> int:
@@ -123,9 +133,12 @@ class _Search:
         return min((answer.numbers[self.number] for answer in self._met.values()), default=math.inf)
 
     @property
-    def fastest_s(self) -> float:
-        """The least time of a sequence of all numbers of racks, by the short search; infinite without any."""
-        return float(self.table["sequence_s"].min()) if len(self.table) else math.inf
+    def last(self) -> float:
+        """Racks from which on more are not looked at: times the best, or the fastest by the short search."""
+        if met := self._met:
+            best = min(met, key=lambda racks: met[racks].numbers[self.number])
+            return _WIDER * best if self.number == "cost_usd" else best
+        return _WIDER * int(self.table.loc[self.table["sequence_s"].idxmin(), "racks"]) if len(self.table) else math.inf
 
     @property
     def growth(self) -> float:
@@ -159,6 +172,8 @@ class _Search:
         table = table[~table["racks"].isin(self.answers)]
         if self.limits.days is not None:
             table = table[table["days"] <= (1 + NO_DIFFERENCE) * self.limits.days]
+        if self.limits.goodput is not None:
+            table = table[table["goodput"] >= (1 - NO_DIFFERENCE) * self.limits.goodput]
         if self.number == "cost_usd":
             looks = (table["days"] * table["racks"]).sort_values(kind="stable").index[:_PRICED]
             table = table.loc[looks].assign(cost_usd=lambda rows: [self._cost(row) for row in rows.itertuples()])
@@ -167,7 +182,7 @@ class _Search:
             if getattr(row, self.number) >= margin * self.least:
                 return None
             dear = self._run and self.limits.cost and self._cost(row) > (1 + NO_DIFFERENCE) * self.limits.cost
-            if not dear and self.size(int(row.racks)).numbers:
+            if not dear and _within(self.size(int(row.racks)), self.limits):
                 return int(row.racks)
         return None
 
@@ -176,33 +191,45 @@ class _Search:
         return row.days * row.of_purchase * self.size(int(row.racks)).numbers.get("purchase_usd", math.inf)
 
     def _estimated(self) -> pd.DataFrame:
-        """The table with columns gpus (bought), days and of_purchase (cost over days and price), by the nearest answer.
+        """The table with gpus (bought), days, goodput and of_purchase (cost over days and price), by the nearest answer.
 
-        Days are in proportion to times of the short search. Before anything is asked all time advances the job.
+        Days are in proportion to times of the short search; lost time at least to their square root, or for fewer racks to them
+        (Young's interval of checkpoints). Before anything is asked all time advances the job.
         """
         case, answers = self.case, sorted(self._run, key=lambda answer: answer.racks)
         table = self.table.assign(gpus=self.table["racks"] * case.rack_gpus)
         racks, short_s = (table[name].to_numpy(float) for name in ("racks", "sequence_s"))
         if not answers:
             iterations = case.tokens / case.model.sequence_length * (1 + case.spec.operation.contingency)
-            return table.assign(days=short_s * iterations / day, of_purchase=1.0)
+            return table.assign(days=short_s * iterations / day, goodput=1.0, of_purchase=1.0)
         known = np.array([answer.racks for answer in answers])
         nearest = np.abs(np.log(racks[:, None] / known)).argmin(axis=1)
-        days, cost_usd, purchase_usd = (
-            np.array([answer.numbers[name] for answer in answers]) for name in ("days", "cost_usd", "purchase_usd")
+        days, cost_usd, purchase_usd, goodput = (
+            np.array([answer.numbers[name] for answer in answers])
+            for name in ("days", "cost_usd", "purchase_usd", "goodput")
         )
+        more = racks / known[nearest]
+        lost = (1 / goodput - 1)[nearest] * np.minimum(more, np.sqrt(more))
         of_short = days / short_s[np.maximum(np.searchsorted(racks, known, "right") - 1, 0)]
-        return table.assign(days=of_short[nearest] * short_s, of_purchase=(cost_usd / days / purchase_usd)[nearest])
+        of_purchase = (cost_usd / days / purchase_usd)[nearest]
+        return table.assign(days=of_short[nearest] * short_s, goodput=1 / (1 + lost), of_purchase=of_purchase)
 
 
-def _largest(size: Asked, limits: GoalsSpec, growing: set[str]) -> int:
-    """The most racks within the limits that more racks only break. Raises ValueError where one rack breaks them."""
-    if not growing:
+def _within(answer: Answer, limits: GoalsSpec) -> bool:
+    """Whether there is such a network, and it meets the limits of `_GROWING`."""
+    return bool(answer.numbers) and not {*_GROWING} & {*missed_limits(answer, limits)}
+
+
+def _largest(size: Asked, limits: GoalsSpec) -> int:
+    """The most racks within the limits that more racks break. Raises ValueError where one rack breaks them.
+
+    A price can fall by a few percent where the tiers or the vendor's way to build change: some racks above are tried.
+    """
+    if all(getattr(limits, name) is None for name in _GROWING):
         return _MOST_RACKS
 
     def fits(racks: int) -> bool:
-        answer = size(racks)
-        return bool(answer.numbers) and not growing & set(missed_limits(answer, limits))
+        return _within(size(racks), limits)
 
     low = 1
     while not size(low).numbers and low < _MOST_RACKS:  # photonic rails need two HB domains
@@ -212,9 +239,19 @@ def _largest(size: Asked, limits: GoalsSpec, growing: set[str]) -> int:
     high = 2 * low
     while high < _MOST_RACKS and fits(high):
         low, high = high, 2 * high
+    low = last(fits, low, high)
+    above = sorted({math.ceil(low * (1 + share)) for share in _ABOVE} - {low})
+    fitting = [racks for racks in above if fits(racks)]
+    if not fitting:
+        return low
+    return last(fits, fitting[-1], next((racks for racks in above if racks > fitting[-1]), fitting[-1] + 1))
+
+
+def last(true: Callable[[int], bool], low: int, high: int) -> int:
+    """The last number for which a statement is true, that is true of the low and not of the high one."""
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        low, high = (middle, high) if true(middle) else (low, middle)
     return low
 
 

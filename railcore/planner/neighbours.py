@@ -4,7 +4,7 @@ Times are those of the plan in proportion to the short search (`job_sizes`); pri
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from railcore.planner import shown_numbers
 from railcore.planner.answer import Answer, Designs, answer_of, sized_answer
 from railcore.planner.candidates import Candidate
 from railcore.planner.case import Case
+from railcore.planner.find import last as _last
 from railcore.planner.goals import NO_DIFFERENCE
 from railcore.strategies.labels import strategy_label
 from railcore.strategies.parts import search
@@ -26,10 +27,7 @@ _OF_PURCHASE, _OF_NETWORK = 0.02, 0.2  # shares that a jump of the price must be
 _TOLD = 2  # jumps
 _MOST_RACKS = 2**17
 _IDLE_MFU = 0.3  # above it half of the GPUs are never nearly as fast
-_NEARLY, _STILL = (
-    0.8,
-    0.7,
-)  # shares of the speed: of half of the GPUs that are too many, and of the fewest that are told
+_STILL = 0.7  # share of the speed that the fewest GPUs that are told have
 _ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 _BETTER = "batch that divides better"
 _HOST = 8  # GPUs of a server, more of which are a rack
@@ -194,14 +192,6 @@ def _jumps(case: Case, candidate: Candidate, racks: int) -> tuple[int, int]:
     fewer = _last(lambda count: tiers(count) < here, low, racks) if low and 0 < tiers(low) < here else 0
     more = _last(lambda count: tiers(count) <= here, racks, high) + 1 if tiers(high) > here else 0
     return fewer, more
-
-
-def _last(true: Callable[[int], bool], low: int, high: int) -> int:
-    """The last number for which a statement is true, that is true of the low and not of the high one."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if true(middle) else (low, middle)
-    return low
 
 
 def cliffs(case: Case, candidates: Mapping[str, Candidate], answers: Sequence[Answer]) -> list[str]:
