@@ -110,7 +110,7 @@ def test_limits_that_nothing_meets_are_a_note_that_says_the_nearest(limits, find
     assert not found.met and found.best is None and not answer.numbers
     assert [*found.bill] == [*found.failures] == ["candidate"] and found.bill.empty
     assert answer.note.startswith("no number of GPUs meets the limits: the nearest, ") and told in answer.note
-    assert answer.note[:1].upper() + answer.note[1:] in str(found)
+    assert answer.note in str(found)
 
 
 def test_a_job_that_needs_many_racks():
@@ -143,6 +143,17 @@ def test_racks_of_72_and_domains_of_several_servers(cluster):
     days = sized[3]["days"] * 1.0001
     fewest = plan({**given, "limits": {"days": days}, "find": {"gpus": "fewest"}}).best.numbers
     assert fewest["gpus"] == min(n["gpus"] for n in sized if n["days"] <= days)
+
+
+def test_a_price_that_falls_where_the_vendor_builds_otherwise_hides_no_racks():
+    job = {"batch": 2340, "search": {"tensor": 8, "pipeline": 1, "context": 1, "micro_batch": 1}}
+    given = spec(gpus=None, candidates=["rail-optimized"], job=job, network={"switch": "QM9700"})
+    gb200 = {"platform": "GB200 NVL72"}
+    of_racks = {n: plan({**given, "cluster": {**gb200, "racks": n}}).best.numbers["purchase_usd"] for n in (128, 130)}
+    assert of_racks[130] < of_racks[128]
+    limits = {"purchase": f"{of_racks[130] * 1.0001} USD"}
+    found = plan({**given, "cluster": gb200, "limits": limits, "find": {"days": "fewest"}})
+    assert found.met and 128 < found.best.racks <= 130
 
 
 # Racks, GPUs in use and batch as one, held to a whole search of every number of racks with every batch that is allowed.
