@@ -58,16 +58,24 @@ def test_a_batch_that_divides_badly_is_said_with_a_better_one():
     assert "divides badly" not in str(even)
 
 
-def test_neighbours_have_the_prices_of_their_own_plans_and_nearly_the_times():
-    found = planned(GB200, gpus=8208)
-    table = found.neighbours.set_index("what")
+@pytest.mark.parametrize(
+    ("platform", "network", "racks", "job"),
+    [
+        (GB200, "rail-only", 114, {}),
+        (GB200, "photonic rails", 32, {}),
+        (H100, "rail-only", 81, {"model": "Llama-3 70B", "batch": "4M tokens"}),  # a step of the tables of sizes
+    ],
+)
+def test_neighbours_are_their_own_plans(platform, network, racks, job):
+    found = planned(platform, (network,), racks=racks, **job)
+    table, word = found.neighbours.set_index("what"), "rack" if platform == GB200 else "server"
     assert table.loc["this plan", "days"] == found.best.numbers["days"]
-    for what, racks in (("one rack less", 113), ("one rack more", 115)):
-        alone, row = planned(GB200, racks=racks).best.numbers, table.loc[what]
-        assert row["racks"] == racks and row["gpus"] == 72 * racks == alone["gpus"]
-        assert row[["network_usd", "purchase_usd"]].tolist() == [alone["network_usd"], alone["purchase_usd"]]
-        assert row["days"] == pytest.approx(alone["days"], rel=0.03)
-        assert row["cost_usd"] == pytest.approx(alone["cost_usd"], rel=0.03)
+    for what, count in ((f"one {word} less", racks - 1), (f"one {word} more", racks + 1)):
+        alone, row = planned(platform, (network,), racks=count, **job).best.numbers, table.loc[what]
+        exact = ["racks", "gpus", "gpus_used", "batch", "network_usd", "purchase_usd"]
+        assert row[exact].tolist() == [count, *(alone[name] for name in exact[1:])]
+        assert row["days"] == pytest.approx(alone["days"], rel=1e-9)
+        assert row["cost_usd"] == pytest.approx(alone["cost_usd"], rel=0.01)
 
 
 def test_whole_racks_that_need_a_third_tier_are_said():

@@ -1,6 +1,6 @@
 """What is near a plan: one rack less and more, a batch that divides better, sizes at which the network jumps.
 
-Times are those of the plan in proportion to the short search (`job_sizes`); prices are those of the parts.
+Rows next to the plan are searched whole; prices are those of the parts.
 """
 
 import math
@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from railcore.catalog.units import number, show
-from railcore.network.topology.photonic import PhotonicRails
 from railcore.planner import shown_numbers
 from railcore.planner.answer import Answer, Designs, answer_of, sized_answer
 from railcore.planner.candidates import Candidate
@@ -28,6 +27,7 @@ _TOLD = 2  # jumps
 _MOST_RACKS = 2**17
 _IDLE_MFU = 0.3  # above it half of the GPUs are never nearly as fast
 _STILL = 0.7  # share of the speed that the fewest GPUs that are told have
+_SEARCHED = "searched whole"
 _ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 _BETTER = "batch that divides better"
 _HOST = 8  # GPUs of a server, more of which are a rack
@@ -50,9 +50,10 @@ def neighbours(case: Case, candidate: Candidate, best: Answer) -> pd.DataFrame:
 
     Returns
     -------
-    Columns what, those of NUMBERS, note; the plan itself first.
+    Columns what, those of NUMBERS, note (how it is known); the plan itself first.
     """
-    word, rows = rack_word(case), [_row("this plan", case, candidate, best, best.racks)]
+    word, plan = rack_word(case), {name: best.numbers.get(name) for name in NUMBERS} | {"racks": best.racks}
+    rows: list[dict[str, Any] | None] = [{"what": "this plan", **plan, "note": _SEARCHED}]
     for what, racks in ((f"one {word} less", best.racks - 1), (f"one {word} more", best.racks + 1)):
         rows.append(_row(what, case, candidate, best, racks))
     if isinstance(case.batch, int):
@@ -73,7 +74,9 @@ def _short_s(case: Case, best: Answer) -> float:
 
 
 def _row(what: str, case: Case, candidate: Candidate, best: Answer, racks: int) -> dict[str, Any] | None:
-    """A row of `neighbours`; None where there is no such network, or the job does not fit.
+    """A row of `neighbours` by a whole search; None where there is no such network, or the job does not fit.
+
+    Its days and cost are the plan's in proportion to the time of a token, and the cost also to the purchase.
 
     Parameters
     ----------
@@ -88,47 +91,18 @@ def _row(what: str, case: Case, candidate: Candidate, best: Answer, racks: int) 
     -------
     The row.
     """
-    numbers = {name: best.numbers.get(name) for name in NUMBERS} | {"racks": racks}
-    if racks == best.racks:
-        return {"what": what, **numbers, "note": "searched whole"}
-    sized = sized_answer(case, candidate, racks).numbers if racks else {}
-    sizes = case.counts(racks * case.rack_gpus - (case.spec.operation.spares or 0)) if sized else pd.DataFrame()
-    if sizes.empty:
+    other = answer_of(case, candidate, Designs(case), racks).numbers if racks else {}
+    if "iteration_s" not in other:
         return None
-    size = sizes.iloc[0]
-    if isinstance(best.fabric, PhotonicRails):  # what circuits add is in no short search
-        return _searched_row(what, case, candidate, best, racks)
-    slower = float(size["sequence_s"]) / _short_s(case, best)
-    numbers |= {name: sized[name] for name in ("gpus", "network_usd", "purchase_usd")}
-    numbers |= {"gpus_used": int(size["gpus"]), "batch": int(size["global_batch"])}
-    numbers["days"] = best.numbers["days"] * slower
-    numbers["cost_usd"] = best.numbers["cost_usd"] * slower * sized["purchase_usd"] / best.numbers["purchase_usd"]
-    return {"what": what, **numbers, "note": "estimated by a short search"}
-
-
-def _searched_row(what: str, case: Case, candidate: Candidate, best: Answer, racks: int) -> dict[str, Any] | None:
-    """The row by a whole search; as `_row`.
-
-    Parameters
-    ----------
-    what, case, candidate, best, racks
-        As for `_row`.
-
-    Returns
-    -------
-    The row; None where the job does not fit.
-    """
-    other = answer_of(case, candidate, Designs(case), racks).numbers
-    if "days" not in other:
-        return None
-    numbers = {name: other.get(name) for name in NUMBERS} | {"racks": racks}
-    of_each = (answer["days"] * answer["purchase_usd"] for answer in (other, best.numbers))
-    numbers["cost_usd"] = best.numbers["cost_usd"] * next(of_each) / next(of_each)
-    return {"what": what, **numbers, "note": "searched whole"}
+    token_s, plan_token_s = (each["iteration_s"] / each["batch"] / each["goodput"] for each in (other, best.numbers))
+    slower = token_s / plan_token_s
+    numbers = {name: other.get(name) for name in NUMBERS} | {"racks": racks, "days": slower * best.numbers["days"]}
+    numbers["cost_usd"] = best.numbers["cost_usd"] * slower * other["purchase_usd"] / best.numbers["purchase_usd"]
+    return {"what": what, **numbers, "note": _SEARCHED}
 
 
 def _with_better_batch(case: Case, candidate: Candidate, best: Answer, short_s: float) -> dict[str, Any] | None:
-    """The row of another batch, by a whole search; None where the short search finds none that is faster.
+    """The row of another batch; None where it is no faster, which a short search tells first.
 
     Parameters
     ----------
@@ -146,15 +120,8 @@ def _with_better_batch(case: Case, candidate: Candidate, best: Answer, short_s: 
     sizes = case.sizes(int(best.numbers["gpus"]) - (case.spec.operation.spares or 0))
     if sizes["sequence_s"].min() > (1 - NO_DIFFERENCE) * short_s:
         return None
-    other = answer_of(case, candidate, Designs(case), best.racks).numbers
-    work_s = [numbers["iteration_s"] / numbers["batch"] / numbers["goodput"] for numbers in (best.numbers, other)]
-    slower = work_s[1] / work_s[0]
-    if slower > 1 - NO_DIFFERENCE:
-        return None
-    numbers = {name: best.numbers.get(name) for name in NUMBERS} | {"racks": best.racks}
-    numbers |= {name: other[name] for name in ("gpus_used", "batch")}
-    numbers |= {name: slower * best.numbers[name] for name in ("days", "cost_usd")}
-    return {"what": _BETTER, **numbers, "note": "searched whole"}
+    row = _row(_BETTER, case, candidate, best, best.racks)
+    return row if row and row["days"] <= (1 - NO_DIFFERENCE) * best.numbers["days"] else None
 
 
 def neighbour_columns(case: Case, table: pd.DataFrame) -> dict[str, list[str]]:

@@ -279,7 +279,7 @@ def missing_notes(plan: Plan) -> list[str]:
 
 def sizes_table(plan: Plan) -> Section:
     """Sizes next to the best network's."""
-    caption = f"Sizes next to this one: {plan.best.name}, times of others by a short search" if plan.best else ""
+    caption = f"Sizes next to this one: {plan.best.name}, each searched whole" if plan.best else ""
     return _table(neighbour_columns(plan.case, plan.neighbours), caption)
 
 
