@@ -13,6 +13,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullLocator
 
 from railcore.catalog import units
+from railcore.catalog.colours import network_colour
 from railcore.catalog.units import GB, counted, number
 from suite import plotting
 from suite.charts.bars import volume_by_kind
@@ -357,9 +358,7 @@ def winner_maps(data: pd.DataFrame, panels: Mapping[str, float], title: str) -> 
     The figure.
     """
     networks = sorted(data["network"].unique())
-    colours: dict[str, str] = {}
-    for name, colour in plotting.colours_of(networks).items():  # variants of a network: its colour, paler
-        colours[name] = plotting.paler(colour, 0.55) if colour in colours.values() else colour
+    colours = {name: network_colour(name) for name in networks}
     size = (10.0 if len(panels) > 1 else 7.0), 4.6
     figure, axes = plt.subplots(1, len(panels), figsize=size, sharex=True, sharey=True, squeeze=False)
     figure.suptitle(title)
@@ -381,5 +380,5 @@ def winner_maps(data: pd.DataFrame, panels: Mapping[str, float], title: str) -> 
         ax.set_xlabel("GPUs")
     axes[0, 0].set_ylabel("HB domain [GPUs]")
     handles = [Rectangle((0, 0), 1, 1, color=colours[name]) for name in networks]
-    figure.legend(handles, networks, loc="outside lower center", ncols=len(networks))
+    figure.legend(handles, networks, loc="outside lower center", ncols=min(len(networks), 4))
     return figure
