@@ -18,12 +18,13 @@ RACKS = {**BOOKS, "server": "3 MUSD", "server_power": "120 kW"}
 
 
 @cache
-def planned(platform, networks=("rail-only",), batch=TOKENS, model="Llama-3 405B", **cluster):
+def planned(platform, networks=("rail-only",), batch=TOKENS, model="Llama-3 405B", switch=None, **cluster):
     """A plan of a large cluster."""
     books = BOOKS if platform == H100 else RACKS
     job = {"batch": batch, "tokens": 15.6e12, "search": {}}
     cluster = {"platform": platform, **cluster}
-    return plan(spec(gpus=None, model=model, candidates=list(networks), job=job, cluster=cluster, books=books))
+    network = {"network": {"switch": switch}} if switch else {}
+    return plan(spec(gpus=None, model=model, candidates=list(networks), job=job, cluster=cluster, books=books, **network))
 
 
 def test_a_budget_is_filled_with_the_batch_that_suits_the_gpus():
@@ -62,7 +63,7 @@ def test_a_batch_that_divides_badly_is_said_with_a_better_one():
     ("platform", "network", "racks", "job"),
     [
         (GB200, "rail-only", 114, {}),
-        (GB200, "photonic rails", 32, {}),
+        (GB200, "photonic rails", 16, {"batch": 512}),
         (H100, "rail-only", 81, {"model": "Llama-3 70B", "batch": "4M tokens"}),  # a step of the tables of sizes
     ],
 )
@@ -91,6 +92,17 @@ def test_whole_racks_that_need_a_third_tier_are_said():
     below = planned(GB200, ("Clos",), racks=113)
     assert below.cliffs[0].startswith("Clos: 114 racks (8,208 GPUs) need a third tier") and jump in below.cliffs[0]
     assert planned(GB200, ("Clos",), racks=40).cliffs == []
+
+
+def test_a_tier_that_scalable_units_bring_is_not_one_that_ports_need():
+    names, small = ("rail-optimized", "Clos"), {"model": "Llama-3 70B", "batch": 1024}
+    found = planned(GB200, names, racks=15, switch="QM9700", **small)
+    above = planned(GB200, names, racks=16, switch="QM9700", **small)
+    tiers = [{answer.name: answer.fabric.tiers for answer in each.answers} for each in (found, above)]
+    assert tiers == [{"rail-optimized": 2, "Clos": 2}, {"rail-optimized": 3, "Clos": 2}]
+    (text,) = found.cliffs
+    assert text.startswith("Rail-optimized: 16 racks (1,152 GPUs) are built in the vendor's scalable units, with a third")
+    assert text.endswith("; 15 racks are not.")
 
 
 def test_a_job_that_does_not_fit_says_so_once_with_the_fewest_gpus_that_do():

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from railcore.catalog.units import number, show
+from railcore.network.topology.rails import RailFabric
 from railcore.planner import shown_numbers
 from railcore.planner.answer import Answer, Designs, answer_of, sized_answer
 from railcore.planner.candidates import Candidate
@@ -62,7 +63,7 @@ def neighbours(case: Case, candidate: Candidate, best: Answer) -> pd.DataFrame:
     if fewer and fewer < best.racks:
         rows.append(_row("largest size with a tier less", case, candidate, best, fewer))
     if more and more > best.racks + 1:
-        rows.append(_row("next size that needs another tier", case, candidate, best, more))
+        rows.append(_row("next size with another tier", case, candidate, best, more))
     return pd.DataFrame([row for row in rows if row], columns=["what", *NUMBERS, "note"])
 
 
@@ -162,7 +163,7 @@ def _jumps(case: Case, candidate: Candidate, racks: int) -> tuple[int, int]:
 
 
 def cliffs(case: Case, candidates: Mapping[str, Candidate], answers: Sequence[Answer]) -> list[str]:
-    """Sizes near the plan's at which a network needs another tier and its price jumps; two at most, the best's first.
+    """Sizes near the plan's at which a network has another tier and its price jumps; two at most, the best's first.
 
     Parameters
     ----------
@@ -195,8 +196,16 @@ def _cliff_text(case: Case, answer: Answer, after: Answer, jump_usd: float) -> s
     tier = _ORDINALS.get(int(getattr(after.fabric, "tiers", 1)), "further")
     rounded = asked and after.racks == answer.racks and asked < gpus
     whole = f"{asked:,} GPUs are {gpus:,} in whole {word}s. " if rounded else ""
-    needs = f"{after.racks:,} {word}s ({gpus:,} GPUs) need a {tier} tier of switches: +{show(jump_usd, 'USD', 3)}"
-    return f"{answer.name[:1].upper()}{answer.name[1:]}: {whole}{needs}; {after.racks - 1:,} {word}s do not."
+    verb = "need" if _by_ports(after) else "are built in the vendor's scalable units, with"
+    needs = f"{after.racks:,} {word}s ({gpus:,} GPUs) {verb} a {tier} tier of switches: +{show(jump_usd, 'USD', 3)}"
+    not_before = f"{after.racks - 1:,} {word}s {'do' if verb == 'need' else 'are'} not."
+    return f"{answer.name[:1].upper()}{answer.name[1:]}: {whole}{needs}; {not_before}"
+
+
+def _by_ports(answer: Answer) -> bool:
+    """Whether ports of its switches ask for as many tiers; else the units do of which a vendor builds its network."""
+    fabric = answer.fabric
+    return not isinstance(fabric, RailFabric) or replace(fabric, fan_in=()).tiers == fabric.tiers
 
 
 def fewest_that_fit(case: Case, racks: int) -> str:
