@@ -25,6 +25,7 @@ _GROWING = ("power", "purchase", "gpus")  # limits that more racks only break
 _ASKED = 6  # whole searches of a network at most, where estimates can tell no difference
 _ABOVE = np.arange(1, 13) / 200  # shares of racks above those that limits allow, where a price may have fallen
 _SURELY = 0.9  # of the racks that time in inverse proportion would need
+_NEAR = math.log(1.25)  # of racks, of answers by which others are estimated
 _WIDER = 2  # times the racks of the least cost or time are looked at: whole batches divide by some racks only
 _PRICED = 16  # numbers of racks whose price is looked at before one is searched
 _AS_QUICK = 1.001  # times the fewest days, that count as equal
@@ -193,8 +194,10 @@ class _Search:
     def _estimated(self) -> pd.DataFrame:
         """The table with gpus (bought), days, goodput and of_purchase (cost over days and price), by the nearest answer.
 
-        Days are in proportion to times of the short search; lost time at least to their square root, or for fewer racks to them
-        (Young's interval of checkpoints). Before anything is asked all time advances the job.
+        Days are in proportion to times of the short search, by the quickest of the answers that are near: circuits suit
+        some numbers of GPUs badly, which says little of the next. Lost time grows with racks at least as their square
+        root, as with Young's interval of checkpoints, and falls at most as they do. Before anything is asked all time
+        advances the job.
         """
         case, answers = self.case, sorted(self._run, key=lambda answer: answer.racks)
         table = self.table.assign(gpus=self.table["racks"] * case.rack_gpus)
@@ -203,7 +206,8 @@ class _Search:
             iterations = case.tokens / case.model.sequence_length * (1 + case.spec.operation.contingency)
             return table.assign(days=short_s * iterations / day, goodput=1.0, of_purchase=1.0)
         known = np.array([answer.racks for answer in answers])
-        nearest = np.abs(np.log(racks[:, None] / known)).argmin(axis=1)
+        far = np.abs(np.log(racks[:, None] / known))
+        nearest, near = far.argmin(axis=1), far <= np.maximum(far.min(axis=1, keepdims=True), _NEAR)
         days, cost_usd, purchase_usd, goodput = (
             np.array([answer.numbers[name] for answer in answers])
             for name in ("days", "cost_usd", "purchase_usd", "goodput")
@@ -212,7 +216,8 @@ class _Search:
         lost = (1 / goodput - 1)[nearest] * np.minimum(more, np.sqrt(more))
         of_short = days / short_s[np.maximum(np.searchsorted(racks, known, "right") - 1, 0)]
         of_purchase = (cost_usd / days / purchase_usd)[nearest]
-        return table.assign(days=of_short[nearest] * short_s, goodput=1 / (1 + lost), of_purchase=of_purchase)
+        quickest = np.where(near, of_short, math.inf).min(axis=1)
+        return table.assign(days=quickest * short_s, goodput=1 / (1 + lost), of_purchase=of_purchase)
 
 
 def _within(answer: Answer, limits: GoalsSpec) -> bool:
