@@ -28,7 +28,8 @@ def _time_risk(plan: Plan, draws: bool) -> str:
     limits_given = any(value is not None for value in plan.spec.limits.model_dump().values())
     high, days, limit = plan.days_interval[1], plan.best.numbers["days"], plan.spec.limits.days
     if not math.isfinite(high):
-        return "Time: in one case of twenty so much fails that the training never ends."
+        cause = "the strategy does not fit, or so much fails that the training never ends"
+        return f"Time: in one case of twenty or more {cause}."
     over = f", over the limit of {shown('days', limit)}" if limit and high > limit else ""
     text = f"Time: one case in twenty takes more than {shown('days', high, 3)}, not {shown('days', days)}{over}."
     if draws and limits_given and plan.uncertainty is not None:
