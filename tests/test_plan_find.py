@@ -175,6 +175,14 @@ def with_batch_in_tokens(limits, find):
     return plan(given | {"job": given["job"] | {"batch": TOKENS}})
 
 
+def test_sizes_that_suit_circuits_badly_hide_no_fewer_gpus():
+    job, h100 = {"batch": TOKENS, "search": QUICK}, {"platform": "DGX H100"}
+    given = spec(gpus=None, candidates=["photonic rails"], job=job)
+    days = {racks: plan({**given, "cluster": {**h100, "racks": racks}}).best.numbers["days"] for racks in (16, 17, 18)}
+    found = plan({**given, "limits": {"days": days[18] * 1.0001}, "find": {"gpus": "fewest"}})
+    assert days[18] < 0.99 * min(days[16], days[17]) and found.met and found.best.racks == 18
+
+
 def sequence_s(found):
     return found.best.numbers["iteration_s"] / found.best.numbers["batch"]
 

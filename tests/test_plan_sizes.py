@@ -24,7 +24,9 @@ def planned(platform, networks=("rail-only",), batch=TOKENS, model="Llama-3 405B
     job = {"batch": batch, "tokens": 15.6e12, "search": {}}
     cluster = {"platform": platform, **cluster}
     network = {"network": {"switch": switch}} if switch else {}
-    return plan(spec(gpus=None, model=model, candidates=list(networks), job=job, cluster=cluster, books=books, **network))
+    return plan(
+        spec(gpus=None, model=model, candidates=list(networks), job=job, cluster=cluster, books=books, **network)
+    )
 
 
 def test_a_budget_is_filled_with_the_batch_that_suits_the_gpus():
@@ -101,7 +103,9 @@ def test_a_tier_that_scalable_units_bring_is_not_one_that_ports_need():
     tiers = [{answer.name: answer.fabric.tiers for answer in each.answers} for each in (found, above)]
     assert tiers == [{"rail-optimized": 2, "Clos": 2}, {"rail-optimized": 3, "Clos": 2}]
     (text,) = found.cliffs
-    assert text.startswith("Rail-optimized: 16 racks (1,152 GPUs) are built in the vendor's scalable units, with a third")
+    assert text.startswith(
+        "Rail-optimized: 16 racks (1,152 GPUs) are built in the vendor's scalable units, with a third"
+    )
     assert text.endswith("; 15 racks are not.")
 
 

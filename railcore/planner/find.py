@@ -3,6 +3,8 @@
 Batch, GPUs in use and racks are searched as one. A short search gives times for every number of racks and every batch
 that is allowed (`racks_by_time`); of racks that are no faster than fewer ones none is worth buying. These estimates say
 which number of racks is worth a whole search on a network, and each whole search corrects them.
+Few searches are made. For networks of switches what is found is the least, as the models tell it. Circuits suit some
+numbers of GPUs badly, which no estimate knows: there some racks fewer may do too.
 """
 
 import math
@@ -192,7 +194,7 @@ class _Search:
         return row.days * row.of_purchase * self.size(int(row.racks)).numbers.get("purchase_usd", math.inf)
 
     def _estimated(self) -> pd.DataFrame:
-        """The table with gpus (bought), days, goodput and of_purchase (cost over days and price), by the nearest answer.
+        """The table with gpus (bought), days, goodput and of_purchase (cost over days and price), by near answers.
 
         Days are in proportion to times of the short search, by the quickest of the answers that are near: circuits suit
         some numbers of GPUs badly, which says little of the next. Lost time grows with racks at least as their square
