@@ -28,7 +28,6 @@ _TOLD = 2  # jumps
 _MOST_RACKS = 2**17
 _IDLE_MFU = 0.3  # above it half of the GPUs are never nearly as fast
 _STILL = 0.7  # share of the speed that the fewest GPUs that are told have
-_SEARCHED = "searched whole"
 _ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 _BETTER = "batch that divides better"
 _HOST = 8  # GPUs of a server, more of which are a rack
@@ -51,10 +50,10 @@ def neighbours(case: Case, candidate: Candidate, best: Answer) -> pd.DataFrame:
 
     Returns
     -------
-    Columns what, those of NUMBERS, note (how it is known); the plan itself first.
+    Columns what, those of NUMBERS; the plan itself first. Each size is searched whole.
     """
     word, plan = rack_word(case), {name: best.numbers.get(name) for name in NUMBERS} | {"racks": best.racks}
-    rows: list[dict[str, Any] | None] = [{"what": "this plan", **plan, "note": _SEARCHED}]
+    rows: list[dict[str, Any] | None] = [{"what": "this plan", **plan}]
     for what, racks in ((f"one {word} less", best.racks - 1), (f"one {word} more", best.racks + 1)):
         rows.append(_row(what, case, candidate, best, racks))
     if isinstance(case.batch, int):
@@ -64,7 +63,7 @@ def neighbours(case: Case, candidate: Candidate, best: Answer) -> pd.DataFrame:
         rows.append(_row("largest size with a tier less", case, candidate, best, fewer))
     if more and more > best.racks + 1:
         rows.append(_row("next size with another tier", case, candidate, best, more))
-    return pd.DataFrame([row for row in rows if row], columns=["what", *NUMBERS, "note"])
+    return pd.DataFrame([row for row in rows if row], columns=["what", *NUMBERS])
 
 
 def _short_s(case: Case, best: Answer) -> float:
@@ -99,7 +98,7 @@ def _row(what: str, case: Case, candidate: Candidate, best: Answer, racks: int) 
     slower = token_s / plan_token_s
     numbers = {name: other.get(name) for name in NUMBERS} | {"racks": racks, "days": slower * best.numbers["days"]}
     numbers["cost_usd"] = best.numbers["cost_usd"] * slower * other["purchase_usd"] / best.numbers["purchase_usd"]
-    return {"what": what, **numbers, "note": _SEARCHED}
+    return {"what": what, **numbers}
 
 
 def _with_better_batch(case: Case, candidate: Candidate, best: Answer, short_s: float) -> dict[str, Any] | None:

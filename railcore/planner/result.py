@@ -304,11 +304,11 @@ class Plan:
     def neighbours(self) -> pd.DataFrame:
         """One rack less and more than the best network has, a batch that divides better, sizes with other tiers.
 
-        Columns what (in words), racks, gpus, gpus_used, batch, days, network_usd, purchase_usd, cost_usd, note. The
-        plan is the first row; times of the others are in proportion to a short search.
+        Columns what (in words), racks, gpus, gpus_used, batch, days, network_usd, purchase_usd, cost_usd. The plan is
+        the first row.
         """
         if self.best is None:
-            return pd.DataFrame(columns=["what", *near.NUMBERS, "note"])
+            return pd.DataFrame(columns=["what", *near.NUMBERS])
         return near.neighbours(self.case, self._candidates[self.best.name], self.best)
 
     @cached_property
