@@ -49,7 +49,7 @@ def test_exit_status_says_whether_limits_are_met(write, capsys):
         r"Llama-3 8B in 16\.15 days \(between [\d.]+ and [\d.]+ days in ",
         out,
     )
-    assert " for 36.36 k USD" in out and "published run" in out
+    assert " for 36.79 k USD" in out and "published run" in out
     assert "rail-optimized *" in out and "Best strategy: DP64" in out and err == ""
     assert main(["plan", write("[limits]\ndays = 20\n")]) == 0
     assert "within 20 days" in capsys.readouterr().out
