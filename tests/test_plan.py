@@ -53,8 +53,8 @@ JOBS = {  # of the catalog, with limits that keep a search short
     "Llama-3 70B": {"context": 1, "micro_batch": 1, "placement": "tensor first"},
     "MoE-1.3B": {"context": 1, "tensor": 1, "micro_batch": [1, 4]},
 }
-NAMES = ["rail-optimized", "rail-optimized, 2 planes", "Clos", "Clos, 102.4T switches", "rails + layer 2:1"]
-NAMES += ["Clos, leaves 2:1", "rail-only", "rail-only, 2 planes"]
+NAMES = ["rail-optimized", "rail-optimized, 2 planes", "Clos", "rails + layer 2:1"]
+NAMES += ["Clos, leaves 2:1", "rail-only", "rail-only, 2 planes", "Clos, 102.4T switches"]
 
 
 def spec(platform="DGX H100", gpus=64, model="Llama-3 8B", candidates="all", **sections):

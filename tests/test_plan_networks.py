@@ -60,8 +60,8 @@ PUBLISHED = [  # table, platform, network, its keys, and rows of GPUs, then swit
     ),
 ]
 TABLES = [(table[0], *table[1:4], row) for table in PUBLISHED for row in table[4]]
-DEFAULTS = ["rail-optimized", "rail-optimized, 2 planes", "Clos", "Clos, 102.4T switches", "rails + layer 2:1"]
-DEFAULTS += ["Clos, leaves 2:1", "rail-only", "rail-only, 2 planes", "photonic rails"]
+DEFAULTS = ["rail-optimized", "rail-optimized, 2 planes", "Clos", "rails + layer 2:1"]
+DEFAULTS += ["Clos, leaves 2:1", "rail-only", "rail-only, 2 planes", "Clos, 102.4T switches", "photonic rails"]
 
 
 @cache

@@ -116,7 +116,7 @@ def network_candidates(case: Case) -> list[Candidate]:
 
 
 def _usual(case: Case) -> Iterator[tuple[CandidateSpec, str]]:
-    """The usual networks and what each is; docs/guide/networks.md says more."""
+    """The usual networks and what each is, those that are built more first; docs/guide/networks.md says more."""
     spec, size = case.spec.network, case.machine.hb_domain_size
 
     def network(name: str, layout: str, *about: str, **keys: Any) -> tuple[CandidateSpec, str]:
@@ -132,10 +132,6 @@ def _usual(case: Case) -> Iterator[tuple[CandidateSpec, str]]:
         yield network(name, "rail-optimized", apart, held, planes=spec.planes)
     tree = "A fat tree over all GPUs, host by host, at full bandwidth."
     yield network("Clos", "Clos", tree, "Counts are held against published tables.")
-    if spec.radix is None and spec.switch is None and case.technology == switch_technology(LARGE_SWITCH):
-        larger = "A fat tree of switches of the next generation, with twice the ports."
-        guess = f"{_UNPUBLISHED} Price and power of the switch are estimates."
-        yield network(f"Clos, {LARGE_SWITCH} switches", "Clos", larger, guess, switch=LARGE_SWITCH)
     if spec.oversubscriptions:
         most = max(spec.oversubscriptions)
         thin = f"Rails at full bandwidth; the layer that joins them has one link out for each {most:g} into it."
@@ -148,6 +144,10 @@ def _usual(case: Case) -> Iterator[tuple[CandidateSpec, str]]:
     if spec.planes > 1:
         apart = f"Rail-only in {spec.planes} planes that never meet. A proposal."
         yield network(f"rail-only, {spec.planes} planes", "rail-only", apart, _UNPUBLISHED, planes=spec.planes)
+    if spec.radix is None and spec.switch is None and case.technology == switch_technology(LARGE_SWITCH):
+        larger = "A fat tree of switches of the next generation, with twice the ports."
+        guess = f"{_UNPUBLISHED} Price and power of the switch are estimates."
+        yield network(f"Clos, {LARGE_SWITCH} switches", "Clos", larger, guess, switch=LARGE_SWITCH)
     light = "Rails of optical circuit switches, whose circuits change within an iteration. A proposal."
     yield network(PHOTONIC, PHOTONIC, light, _UNPUBLISHED)
 
