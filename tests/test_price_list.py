@@ -116,5 +116,6 @@ def test_what_is_no_list_is_refused(tmp_path):
 
 def test_without_its_library_a_workbook_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("railcore.planner.price_list.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r'a workbook needs openpyxl: pip install "railcore\[workbooks\]", or use CSV'):
+    told = r'^ours\.xlsx: a workbook needs openpyxl: pip install "railcore\[workbooks\]", or use CSV'
+    with pytest.raises(ValueError, match=told):
         read_price_list(tmp_path / "ours.xlsx")

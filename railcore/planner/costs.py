@@ -89,7 +89,7 @@ def _source(case: Case, item: str, site_usd_per_J: float | None) -> str:
 def cost_columns(case: Case, items: pd.DataFrame, site_usd_per_J: float | None) -> dict[str, list[str]]:
     """Items of `ownership_table` as columns of texts. site_usd_per_J: price of energy of the site, None for none."""
     rests = ["; ".join(map(_row_text, item_rows(case, item, site_usd_per_J))) for item in items["item"]]
-    if site_usd_per_J is not None:
+    if site_usd_per_J is not None and case.spec.operation.electricity is None:
         price = f"electricity price {number(float(convert(site_usd_per_J, 'USD/kWh')), 3)} USD/kWh, of the site's state"
         rests = [
             "; ".join(filter(None, (price, text))) if item == "electricity" else text

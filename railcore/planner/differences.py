@@ -93,7 +93,7 @@ class Differences:
 
     @property
     def text(self) -> str:
-        """The answer in two sentences: what the numbers do, and the input that does most of it."""
+        """The answer in sentences: what the numbers do, and which input alone does most of each."""
         if self.before.best is None or self.after.best is None:
             return "One of the two plans has no network that runs its job."
         if self.spec.empty:

@@ -16,7 +16,7 @@ from railcore.planner import shown_numbers
 from railcore.planner.answer import Answer, Designs, answer_of, sized_answer
 from railcore.planner.candidates import Candidate
 from railcore.planner.case import Case
-from railcore.planner.find import last as _last
+from railcore.planner.find import last
 from railcore.planner.goals import NO_DIFFERENCE
 from railcore.strategies.labels import strategy_label
 from railcore.strategies.parts import search
@@ -156,8 +156,8 @@ def _jumps(case: Case, candidate: Candidate, racks: int) -> tuple[int, int]:
             return 0  # there is none
 
     here, low, high = tiers(racks), math.floor(racks / _NEAR), math.ceil(racks * _NEAR)
-    fewer = _last(lambda count: tiers(count) < here, low, racks) if low and 0 < tiers(low) < here else 0
-    more = _last(lambda count: tiers(count) <= here, racks, high) + 1 if tiers(high) > here else 0
+    fewer = last(lambda count: tiers(count) < here, low, racks) if low and 0 < tiers(low) < here else 0
+    more = last(lambda count: tiers(count) <= here, racks, high) + 1 if tiers(high) > here else 0
     return fewer, more
 
 
@@ -219,7 +219,7 @@ def fewest_that_fit(case: Case, racks: int) -> str:
             remedy = "give a batch that divides, or a larger GPU"
             return "" if case.spec.job.search else f"{name} does not fit on {at}, nor on any number of them: {remedy}"
         high *= 2
-    fewest = _last(lambda count: case.counts(count * case.rack_gpus).empty, high // 2, high) + 1
+    fewest = last(lambda count: case.counts(count * case.rack_gpus).empty, high // 2, high) + 1
     row = case.counts(fewest * case.rack_gpus).iloc[0]
     gpus, batch = int(row["gpus"]), int(row["global_batch"])
     machine = case.machine.changed(hb_domain_size=min(int(row["hb_domain_size"]), gpus))

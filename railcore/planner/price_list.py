@@ -62,10 +62,12 @@ def read_price_list(path: Path) -> dict[str, Any]:
 
 def _rows(path: Path) -> pd.DataFrame:
     """The table of a file."""
-    try:
-        if path.suffix.lower() == ".csv":
-            return pd.read_csv(path, skipinitialspace=True)
+    in_text = path.suffix.lower() == ".csv"
+    if not in_text:
         check_workbooks(path.name)
+    try:
+        if in_text:
+            return pd.read_csv(path, skipinitialspace=True)
         return pd.read_excel(path, _SHEET, engine="openpyxl")
     except OSError as error:
         raise ValueError(files.refusal(error)) from None
