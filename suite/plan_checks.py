@@ -118,8 +118,7 @@ def _network_share() -> float:
 _RATES = "Our rates are means of several clusters; Meta's research clusters failed far more often at small sizes."
 _UNITS = "The size of its leaves and groups is NVIDIA's; other switches are filled."
 _PRICES = (
-    "By our InfiniBand book, as their cluster has it; our Ethernet book gives a sixth less. The publication's prices "
-    "follow the Slim Fly paper's method."
+    "By our InfiniBand book, as their cluster has it. The publication's prices follow the Slim Fly paper's method."
 )
 _SHEET = "No test of a switch's price: the sheet's is among the sources of our book. Its price of a link is not."
 CHECKS = {

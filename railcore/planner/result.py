@@ -332,11 +332,9 @@ class Plan:
         built = [answer for answer in self.answers if answer.fabric is not None]
         if self.best is not None or not built or self.spec.operation.spares:
             return ""
-        if not self.case.counts(
-            built[0].racks * self.case.rack_gpus
-        ).empty:  # it fits, but runs on none of the networks
-            return ""
-        return near.fewest_that_fit(self.case, built[0].racks)
+        racks = built[0].racks
+        fits = len(self.case.counts(racks * self.case.rack_gpus)) > 0  # but runs on none of the networks
+        return "" if fits else near.fewest_that_fit(self.case, racks)
 
     @cached_property
     def rule_of_thumb(self) -> pd.DataFrame:

@@ -88,13 +88,13 @@ def job_sizes(
     """
     model, machine, batches = as_model(model), as_machine(machine), Batches.near(batch)
     near = [batch] if isinstance(batch, int) else near_batches(batch, gpus)
-    found = _short_search(model, machine, gpus, near, use_all, {"runtime": runtime}, options)
-    if found.empty:
-        return found.reindex(columns=[*_SIZE, "sequence_s"])
+    short = _short_search(model, machine, gpus, near, use_all, {"runtime": runtime}, options)
+    if short.empty:
+        return short.reindex(columns=[*_SIZE, "sequence_s"])
     kept = [name for name in STRATEGY_COLUMNS if name not in _SCALED]
-    others = [name for name in ("hb_domain_size", "offload") if name in found]
-    worth = (found["sequence_s"] * found["gpus"]).sort_values(kind="stable").index  # as data ranks are changed
-    mappings = found.loc[worth].drop_duplicates([*kept, *others]).head(_MAPPINGS)
+    others = [name for name in ("hb_domain_size", "offload") if name in short]
+    worth = (short["sequence_s"] * short["gpus"]).sort_values(kind="stable").index  # as data ranks are changed
+    mappings = short.loc[worth].drop_duplicates([*kept, *others]).head(_MAPPINGS)
     K, tables = min(machine.hb_domain_size, gpus), []
     for place, mapping in zip(mappings.index, mappings.itertuples(), strict=True):
         usable = gpus if mapping.hb_domain_size == K else gpus // K * int(mapping.hb_domain_size)
@@ -113,7 +113,7 @@ def job_sizes(
         table = pd.concat(
             [table, *(_timed(model, machine, best.assign(placement=name), others, job) for name in PLACEMENTS)]
         )
-    table = pd.concat([found, table]).sort_values("sequence_s", kind="stable")[[*_SIZE, "sequence_s"]]
+    table = pd.concat([short, table]).sort_values("sequence_s", kind="stable")[[*_SIZE, "sequence_s"]]
     return table.drop_duplicates(_SIZE, ignore_index=True)
 
 
