@@ -324,9 +324,9 @@ def test_step_of_llama_405b_on_2048_gpus(benchmark, each_pass, provisioning):
 
 
 def siting_options(radius_m=100e3):
-    """Candidates of the whole country by the rule that carries flops2024's account, and one datacenter's demand."""
+    """Points of the whole country by the rule that carries flops2024's account, and one datacenter's demand."""
     demand = float(np.min(specification.document_size(document="flops2024").total_w))
-    return split.site_options(candidates.candidates(grid.load_grid(), radius_m), "idle fuelled"), demand
+    return split.available_power(candidates.candidates(grid.load_grid(), radius_m), "idle fuelled"), demand
 
 
 def test_siting_swept_over_radius_rule_region_and_oil(benchmark):
@@ -334,7 +334,7 @@ def test_siting_swept_over_radius_rule_region_and_oil(benchmark):
     radii, demand = (5e3, 25e3, 50e3, 75e3, 100e3, 150e3), siting_options()[1]
 
     def sweep():
-        return counting.siting_sensitivity(candidates.candidates_by_radius(grid.load_grid(), radii), demand, REGIONS)
+        return counting.siting_sensitivity(candidates.points_by_radius(grid.load_grid(), radii), demand, REGIONS)
 
     table = benchmark.pedantic(sweep, rounds=5, warmup_rounds=1)
     assert len(table) == len(radii) * len(supply.RULES) * len(REGIONS) * 2

@@ -28,7 +28,8 @@ from .planner.slowdowns import failed_part_slowdowns as failed_part_slowdowns
 from .planner.sweeping import sweep as sweep
 from .siting.areas import Area as Area
 from .siting.grid import load_grid as load_grid
-from .siting.split import find_places as find_places
+from .siting.places import find_places as find_places
+from .siting.split import find_split as find_split
 from .strategies.parts import search as search
 from .training.iteration import iteration_time as iteration_time
 from .training.iteration import iteration_times as iteration_times

@@ -17,7 +17,7 @@ from railcore.catalog.template import template
 from railcore.network.topology.failed_part import FailedPart
 from railcore.network.topology.rails import RailFabric
 from railcore.siting.grid import PowerGrid
-from railcore.siting.split import Survey
+from railcore.siting.places import Survey
 
 MODEL, BOX = rc.catalog_model("Llama-3 8B"), rc.catalog_machine("DGX H100")
 STRATEGY = rc.Strategy(tensor=2, pipeline=2, data=2)

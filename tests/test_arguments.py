@@ -18,7 +18,7 @@ from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.siting.areas import Area
 from railcore.siting.grid import PowerGrid, load_grid
-from railcore.siting.split import Survey, find_places
+from railcore.siting.places import Survey, find_places
 from railcore.strategies.parts import search
 from railcore.strategies.space import strategy_blocks
 from railcore.training import machine, scaling_laws, transformer

@@ -10,10 +10,10 @@ from scipy.sparse import csr_array
 
 from railcore import catalog
 from railcore.catalog import units
-from railcore.siting.candidates import candidates
 from railcore.siting.grid import PowerGrid, load_grid
-from railcore.siting.nodes import power_nodes
-from railcore.siting.sitings import carbon_and_cost, electricity_prices, even_shares, marginal_intensity
+from railcore.siting.points import points_around
+from suite.flops2024.nodes import power_nodes
+from suite.flops2024.sitings import carbon_and_cost, electricity_prices, even_shares, marginal_intensity
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_country_in_a_year_is_near_what_eia_counts(embedded):
 
 
 def test_running_is_what_each_place_feeds_at_its_own_carbon_and_price(embedded):
-    places = candidates(embedded, 50e3, 1.0)
+    places = points_around(embedded, 50e3, 1.0)
     power = places.supply.idle_fuelled_w
     at = [
         int(np.flatnonzero(places.state == state)[power[places.state == state].argmax()]) for state in ("Ohio", "Texas")

@@ -8,7 +8,7 @@ from small_grids import small_grid
 
 from railcore.network.globe import great_circle_distance
 from railcore.siting.grid import PowerGrid, load_grid
-from railcore.siting.nodes import METHODS, power_nodes
+from suite.flops2024.nodes import METHODS, power_nodes
 
 KM = 1e3
 FUELS = ["coal", "gas", "nuclear", "oil", "wind"]

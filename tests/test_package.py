@@ -134,7 +134,7 @@ def test_importing_the_package_loads_no_model(installed):
 
 # What no plan needs; pandas imports pyarrow where it is installed.
 HEAVY = ["networkx", "scipy.special", "scipy.optimize", "scipy.sparse", "scipy.spatial", "matplotlib", "jinja2"]
-HEAVY += ["dask", "distributed", "tqdm", "jsonschema", "railcore.siting.candidates", "railcore.planner.sweeping"]
+HEAVY += ["dask", "distributed", "tqdm", "jsonschema", "railcore.siting.points", "railcore.planner.sweeping"]
 JOB = '[cluster]\nplatform = "DGX H100"\ngpus = 64\n[job]\nmodel = "Llama-3 8B"\nbatch = 64\n'
 JOB += 'search = {context = 1, placement = "tensor first", micro_batch = 1}\n'
 SEARCHING = ["numba", "pandas", "pydantic", "railcore.strategies.parts"]

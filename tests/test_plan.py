@@ -36,14 +36,14 @@ from railcore.planner.shown_numbers import NUMBERS, shown
 from railcore.planner.spec import FindSpec, GoalsSpec, Spec, WishesSpec
 from railcore.siting.areas import Area
 from railcore.siting.grid import load_grid
-from railcore.siting.sitings import carbon_and_cost
-from railcore.siting.split import find_places
+from railcore.siting.places import find_places
 from railcore.strategies.parts import search
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.software import newest_runtime
 from railcore.training.transformer import as_model, model_flops_utilization
+from suite.flops2024.sitings import carbon_and_cost
 
 OWNED = {"ownership_usd", "cost_usd", "token_usd", "gpu_hour_usd"}
 PRICED = {"purchase_usd", *OWNED}

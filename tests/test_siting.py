@@ -15,11 +15,11 @@ from small_grids import small_grid
 from railcore import catalog
 from railcore.network.globe import great_circle_distance, unit_vectors
 from railcore.siting import grid as siting_grid
-from railcore.siting.candidates import candidate_centres, candidates, candidates_by_radius
+from railcore.siting.available_power import RULES, Supply, eligible, feeds_demand, power_by_rule_w, supply_of_groups
 from railcore.siting.cities import cities, nearest_city
 from railcore.siting.geometry import within_radius
 from railcore.siting.grid import load_grid, state_of, state_outlines
-from railcore.siting.supply import RULES, Supply, available_power_w, eligible, feeds_demand, supply_of_groups
+from railcore.siting.points import lattice, points_around, points_by_radius
 from suite.flops2024 import counting
 from suite.flops2024.counting import best_by_rule, most_disjoint, siting_sensitivity
 from suite.flops2024.siting_claims import REGIONS
@@ -30,7 +30,7 @@ FUELS = catalog.names("fuels")
 
 def around(made, radius=50e3, latitude=40.0, longitude=-80.0, **options):
     at = (np.array([latitude]), np.array([longitude]), np.array(["Ohio"], object))
-    return candidates(made, radius, at=at, **options)
+    return points_around(made, radius, at=at, **options)
 
 
 places = st.lists(st.tuples(st.floats(-80, 80), st.floats(-179, 179)), min_size=1, max_size=12)
@@ -119,13 +119,13 @@ def test_coal_and_reserve_exclude_and_a_bare_margin_passes():
         feeds_demand(offer(), 3e9, "firm minus largest").all()
         and not feeds_demand(offer(), 3.01e9, "firm minus largest").any()
     )
-    assert available_power_w(offer(load_w=9e9), "headroom after load") == 0
+    assert power_by_rule_w(offer(load_w=9e9), "headroom after load") == 0
     assert not feeds_demand(offer(load_w=9e9), 1.0, "headroom after load").any()
 
 
 def test_rules_never_give_more_than_is_installed_and_less_is_less():
-    found = candidates(EMBEDDED, 50e3)
-    given_by = {name: available_power_w(found.supply, name) for name in RULES}
+    found = points_around(EMBEDDED, 50e3)
+    given_by = {name: power_by_rule_w(found.supply, name) for name in RULES}
     for power in given_by.values():
         assert np.all(power <= found.supply.installed_w + 1)
     assert np.all(given_by["idle fuelled"] <= given_by["idle firm"] + 1)
@@ -167,8 +167,8 @@ def test_state_of_a_lattice_with_borders_along_it_is_what_another_library_finds(
 
 
 def test_candidates_grow_with_the_radius():
-    at = candidate_centres(EMBEDDED, 2.0)
-    small, large = (candidates(EMBEDDED, radius, at=at) for radius in (25e3, 75e3))
+    at = lattice(EMBEDDED, 2.0)
+    small, large = (points_around(EMBEDDED, radius, at=at) for radius in (25e3, 75e3))
     assert len(small) < len(large) <= len(at[0])
     where = {place: i for i, place in enumerate(zip(large.latitude, large.longitude, strict=True))}
     same = [where[place] for place in zip(small.latitude, small.longitude, strict=True)]
@@ -180,7 +180,7 @@ def test_candidates_grow_with_the_radius():
 
 
 def test_sensitivity_is_monotone_and_agrees_with_candidates():
-    every_one = candidates_by_radius(EMBEDDED, (25e3, 50e3), step_deg=1.0)
+    every_one = points_by_radius(EMBEDDED, (25e3, 50e3), step_deg=1.0)
     table = siting_sensitivity(every_one, 4.2e9, REGIONS)
     assert len(table) == 2 * len(RULES) * len(REGIONS) * 2
     keyed = table.set_index(["radius_m", "rule", "oil", "region"]).sort_index()
@@ -195,7 +195,7 @@ def test_sensitivity_is_monotone_and_agrees_with_candidates():
         )
     parts = sum(keyed.loc[(50e3, "idle firm", True, part), "centres"] for part in ("Eastern", "Western", "Texas"))
     assert parts == keyed.loc[(50e3, "idle firm", True, "whole country"), "centres"]
-    found = candidates(EMBEDDED, 50e3, step_deg=1.0, oil=False)
+    found = points_around(EMBEDDED, 50e3, step_deg=1.0, oil=False)
     assert (
         keyed.loc[(50e3, "installed", False, "whole country"), "centres"]
         == feeds_demand(found.supply, 4.2e9, "installed").sum()
@@ -219,7 +219,7 @@ def test_regions_of_cities_end_at_100_km():
         lat, lon = (catalog.item("wide_area", place)[axis] for axis in ("latitude_deg", "longitude_deg"))
         at = (lat + np.array([-0.9, -0.899, 0, 0.899, 0.9]), np.full(5, lon), np.full(5, "Ohio", object))
         plants = [(i, lat + step, lon, "gas", 1e9, 1e9) for i, step in enumerate((-0.9, 0, 0.9))]
-        found = candidates(small_grid(plants), 50e3, at=at)
+        found = points_around(small_grid(plants), 50e3, at=at)
         assert len(found) == 5 and REGIONS[region](found).tolist() == [False, True, True, True, False]
 
 
@@ -245,7 +245,7 @@ def test_own_plants_need_four_columns():
     assert made["state"].tolist() == ["Virginia", "Virginia", "Washington"]
     assert made["authority"].tolist() == ["PJM", "PJM", "BPAT"] and made["interconnect"][2] == "Western"
     assert made["largest_unit_w"].tolist() == [3e9, 1e9, 2e9]
-    found = candidates(EMBEDDED.with_plants(own), 50e3, step_deg=1.0)
+    found = points_around(EMBEDDED.with_plants(own), 50e3, step_deg=1.0)
     assert found.supply.largest_site_w.max() == 4e9
     with pytest.raises(ValueError, match="lack column 'fuel': give at least latitude, longitude, fuel, power_w"):
         EMBEDDED.with_plants(own.drop(columns="fuel"))

@@ -8,11 +8,11 @@ import pytest
 from railcore.catalog.units import GW, km
 from railcore.network.globe import great_circle_distance
 from railcore.siting.areas import Area, city_point, people_within, state_names
-from railcore.siting.candidates import candidates
+from railcore.siting.available_power import IGNORED_BY_ALL, RULES, demand_warnings
 from railcore.siting.cities import cities
 from railcore.siting.grid import load_grid, state_of
-from railcore.siting.split import Survey, find_places
-from railcore.siting.supply import IGNORED_BY_ALL, RULES, demand_warnings
+from railcore.siting.places import Survey, find_places
+from railcore.siting.points import points_around
 
 COARSE = Survey(step_deg=1.0)
 OF_AREA = {each.name for each in fields(Area)}
@@ -68,9 +68,9 @@ def test_few_people_live_around_a_place(us):
 
 def test_conditions_choose_among_the_candidates_of_the_whole_country(us):
     """The same as the candidates of all centres, those left out that miss a condition; none leaves all in."""
-    every = candidates(us, 75 * km, 1.0)
+    every = points_around(us, 75 * km, 1.0)
     area = Area(states=["OH", "IN"], authorities=["PJM"], near="Columbus, OH", near_m=250 * km, most_people=3e6)
-    kept = area.candidates(us, 75 * km, 1.0)
+    kept = area.points(us, 75 * km, 1.0)
     point = area.place[1]
     mask = np.isin(every.state, ["Ohio", "Indiana"]) & (every.most_of("authority") == "PJM")
     mask &= great_circle_distance(every.latitude, every.longitude, *point) <= 250 * km
@@ -78,11 +78,11 @@ def test_conditions_choose_among_the_candidates_of_the_whole_country(us):
     assert 0 < len(kept) == mask.sum() < len(every)
     assert np.array_equal(kept.latitude, every.latitude[mask])
     assert np.array_equal(kept.supply.idle_w, every.supply.idle_w[mask])
-    assert len(Area().candidates(us, 75 * km, 1.0)) == len(every) and Area().words == []
+    assert len(Area().points(us, 75 * km, 1.0)) == len(every) and Area().words == []
 
 
 def test_centres_lie_on_land(us):
-    found = candidates(us, 75 * km, 0.5)
+    found = points_around(us, 75 * km, 0.5)
     assert (state_of(found.latitude, found.longitude) == found.state).all() and (found.state != "").all()
     assert not state_of([44.0, 42.2, 40.0], [-87.0, -81.5, -70.0]).any()  # Lake Michigan, Lake Erie, the Atlantic
 

@@ -15,11 +15,11 @@ from railcore.catalog import UnknownName
 from railcore.catalog.units import GW, km
 from railcore.network.globe import great_circle_distance
 from railcore.siting.authorities import authority_caps
-from railcore.siting.candidates import candidates, candidates_by_radius
+from railcore.siting.available_power import HEADROOM, RULES, available_power, feeds_demand
 from railcore.siting.grid import PowerGrid, load_grid
-from railcore.siting.split import Survey, find_places
-from railcore.siting.split_problem import OBJECTIVES, site_options
-from railcore.siting.supply import AFTER_LOAD, RULES, feeds_demand
+from railcore.siting.places import Survey, find_places
+from railcore.siting.points import points_around, points_by_radius
+from railcore.siting.split_terms import OBJECTIVES
 from suite.flops2024 import siting_claims, specification
 from suite.flops2024.counting import room_for
 from suite.flops2024.siting_claims import EAST_AND_WEST, sitings_with_pair
@@ -47,8 +47,8 @@ def small() -> PowerGrid:
 
 
 SMALL = small()
-NEAR = candidates(SMALL, 30 * km, 2.0)
-OFFER = site_options(NEAR, "idle fuelled")
+NEAR = points_around(SMALL, 30 * km, 2.0)
+OFFER = available_power(NEAR, "idle fuelled")
 
 
 @given(st.integers(1, 4), st.floats(0.05, 1.7), st.sampled_from(["shortest", "spare"]))
@@ -72,7 +72,7 @@ def test_places_are_the_best_of_all_subsets(k, part_gw, objective):
 
 def found_at(found) -> list[int]:
     """Numbers of the plants whose circles were chosen."""
-    plants = found.candidates.plants[found.split.places]
+    plants = found.points.plants[found.split.places]
     assert plants.sum(axis=0).max() <= 1  # no plant is shared
     return sorted(plants.indices.tolist())
 
@@ -224,7 +224,7 @@ def test_counts_of_places_near_a_city():
 
 def test_no_single_place_has_it_by_the_default_rule_up_to_7_km():
     """What the notebook says of the radius that the document leaves out."""
-    narrow, wide = candidates_by_radius(load_grid(), [7 * km, 8 * km], [True])
+    narrow, wide = points_by_radius(load_grid(), [7 * km, 8 * km], [True])
     assert not feeds_demand(narrow.supply, LOW, RULE).any() and feeds_demand(wide.supply, LOW, RULE).any()
     others = {name: feeds_demand(narrow.supply, LOW, name).any() for name in RULES if name != RULE}
     assert all(others.values())
@@ -248,7 +248,7 @@ def city_of_two(load_gw=100.0) -> PowerGrid:
 
 def test_a_demand_of_one_s_own_is_answered_after_load_and_the_document_s_by_its_rule():
     assert siting_claims.answering_rule("", "") == siting_claims.DOCUMENT_RULE == RULE
-    assert siting_claims.answering_rule("", "30 MW") == AFTER_LOAD
+    assert siting_claims.answering_rule("", "30 MW") == HEADROOM
     for name in RULES:  # one that the user names counts
         assert siting_claims.answering_rule(name, "30 MW") == siting_claims.answering_rule(name, "") == name
     with pytest.raises(UnknownName, match="rule 'idle fueled' does not exist: the nearest are"):
@@ -256,9 +256,9 @@ def test_a_demand_of_one_s_own_is_answered_after_load_and_the_document_s_by_its_
 
 
 def test_the_roomiest_place_has_what_the_load_leaves():
-    found = candidates(city_of_two(), 30 * km, 2.0)
+    found = points_around(city_of_two(), 30 * km, 2.0)
     rooms = {rule: room_for(found, 2 * GW, rule) for rule in RULES}
-    after, document = rooms[AFTER_LOAD], rooms[RULE]
+    after, document = rooms[HEADROOM], rooms[RULE]
     assert [after.best_w, after.after_load_w] == pytest.approx([5.9 * GW] * 2) and after.near.endswith(", AZ")
     assert (after.places, after.exact) == (3, True)  # Celilo, Phoenix, Austin
     assert document.best_w == pytest.approx(9 * GW * IDLE) and document.after_load_w == 0
@@ -266,16 +266,14 @@ def test_the_roomiest_place_has_what_the_load_leaves():
     assert siting_claims.roomiest(document).endswith("(30 km around it: 5.23 GW, after the load nearby 0 W)")
     counts = siting_claims.counts_by_rule(found, 2 * GW)
     assert {rule: room.places for rule, room in rooms.items()} == counts
-    assert (
-        room_for(found, 9 * GW, AFTER_LOAD).places == 0 and room_for(found, 9 * GW, AFTER_LOAD).best_w == after.best_w
-    )
+    assert room_for(found, 9 * GW, HEADROOM).places == 0 and room_for(found, 9 * GW, HEADROOM).best_w == after.best_w
 
 
 def test_no_city_is_found_whose_load_leaves_nothing():
     grid = city_of_two()
     by_load = find_places(grid, 2 * GW, 30 * km, survey=WIDE)
     named = find_places(grid, 2 * GW, 30 * km, RULE, survey=WIDE)
-    assert by_load.rule == AFTER_LOAD and by_load.places["authority"].tolist() == ["SRP"] and not by_load.warnings
+    assert by_load.rule == HEADROOM and by_load.places["authority"].tolist() == ["SRP"] and not by_load.warnings
     assert "after load" not in str(by_load).partition("rule '")[0]
     assert named.places["authority"].tolist() == ["PJM"] and "(0 W left of 2 GW)" in named.warnings[0]
     row = str(named).splitlines()[2]

@@ -14,15 +14,15 @@ from scipy.sparse import csr_array
 from railcore import catalog
 from railcore.catalog import UnknownName
 from railcore.catalog.units import GW, MW, Gbps, km, ms
-from railcore.siting import distances, sitings
-from railcore.siting.candidates import Candidates
+from railcore.siting import distances
 from railcore.siting.cities import cities
 from railcore.siting.grid import PowerGrid, load_grid
-from railcore.siting.split import nearest_to_anchors
+from railcore.siting.points import Points
 from railcore.siting.supply import Supply
 from railcore.training.transformer import catalog_model
-from suite.flops2024 import direct_lines, siting_claims, specification, training_case
+from suite.flops2024 import direct_lines, siting_claims, sitings, specification, training_case
 from suite.flops2024.multisite import multisite_times, training_by_siting, training_cases
+from suite.flops2024.sitings import nearest_to_anchors
 from suite.ledger import claims
 
 DOCUMENT = {"bytes_of": "flops2024", "options": {"recomputed": 3.0}}
@@ -33,13 +33,13 @@ DENSE, MIXTURE = (CASES[name] for name in NAMES)
 WASHINGTON, CELILO, PHOENIX, AUSTIN = (38.9072, -77.0369), (45.5938, -121.1125), (33.4, -112.0), (30.27, -97.74)
 
 
-class Points(NamedTuple):
+class Somewhere(NamedTuple):
     latitude: np.ndarray
     longitude: np.ndarray
 
 
 def longest(latitude, longitude) -> float:
-    return distances.diameter_m(Points(np.array(latitude, float), np.array(longitude, float)), range(len(latitude)))
+    return distances.diameter_m(Somewhere(np.array(latitude, float), np.array(longitude, float)), range(len(latitude)))
 
 
 # Delay
@@ -222,7 +222,7 @@ def tiny():
     power, none = np.array([9e9, 2e9, 3e9, 4e9]), np.zeros(4)
     powers = {"installed_w": power, "firm_w": power, "idle_w": power / 2, "interconnect_w": power}
     offered = Supply(**{field.name: powers.get(field.name, none) for field in fields(Supply)})
-    return Candidates(mine, 1.0, True, lat, lon, plants["state"].to_numpy()[:4], members, offered), power
+    return Points(mine, 1.0, True, lat, lon, plants["state"].to_numpy()[:4], members, offered), power
 
 
 PLACES, POWER = tiny()

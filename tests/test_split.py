@@ -8,25 +8,25 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from railcore.network.globe import great_circle_distance
+from railcore.siting.available_power import AvailablePower
 from railcore.siting.split import best_split, splits
-from railcore.siting.split_problem import SiteOptions
 
 km = 1e3
 
 
-def make(seed: int, n: int = 9, plants: int = 12, span: float = 4.0) -> SiteOptions:
-    """Candidates on a small map, each with a few of the plants near it."""
+def make(seed: int, n: int = 9, plants: int = 12, span: float = 4.0) -> AvailablePower:
+    """Points on a small map, each with a few of the plants near it."""
     random = np.random.default_rng(seed)
     latitude, longitude = 40 + random.uniform(0, span, n).round(2), -100 + random.uniform(0, span, n).round(2)
     where = random.uniform(0, span, (2, plants))
     near = np.hypot(latitude[:, None] - 40 - where[0], longitude[:, None] + 100 - where[1]) < span / 4
     power = random.integers(1, 9, plants) * 1e8
-    return SiteOptions(
+    return AvailablePower(
         latitude, longitude, near @ power, csr_array(near.astype(float)), random.choice(["A", "B", "C"], n)
     )
 
 
-def table(options: SiteOptions) -> np.ndarray:
+def table(options: AvailablePower) -> np.ndarray:
     at = options.latitude, options.longitude
     return great_circle_distance(at[0][:, None], at[1][:, None], at[0], at[1])
 
@@ -121,13 +121,15 @@ def check(found, options, terms):
         assert found.power_w[options.authority[at] == name].sum() <= cap * (1 + 1e-9)
 
 
-def circles(seed: int) -> SiteOptions:
-    """Candidates with all plants within 50 km: those 120 km apart share none."""
+def circles(seed: int) -> AvailablePower:
+    """Points with all plants within 50 km: those 120 km apart share none."""
     random = np.random.default_rng(seed)
     at = 38 + random.uniform(0, 8, 60), -100 + random.uniform(0, 8, 60)
     sites = 38 + random.uniform(0, 8, 90), -100 + random.uniform(0, 8, 90)
     near = great_circle_distance(at[0][:, None], at[1][:, None], *sites) <= 50 * km
-    return SiteOptions(*at, near.sum(axis=1) * 1e9, csr_array(near.astype(float)), np.full(60, "A"), radius_m=50 * km)
+    return AvailablePower(
+        *at, near.sum(axis=1) * 1e9, csr_array(near.astype(float)), np.full(60, "A"), radius_m=50 * km
+    )
 
 
 @settings(max_examples=10)
@@ -156,7 +158,7 @@ def test_both_ways_to_the_spare_power_of_the_shortest(seed):
     found = best_split(options, 1e9, 3, least_separation_m=80 * km, resolution_m=0)
     for name, value in (("_FEW", -1), ("_MANY", 10)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(f"railcore.siting.search.{name}", value)
+            patch.setattr(f"railcore.siting.split_search.{name}", value)
             other = best_split(options, 1e9, 3, least_separation_m=80 * km, resolution_m=0)
         assert other.longest_m == pytest.approx(found.longest_m, rel=1e-9)
         assert other.spare_w == pytest.approx(found.spare_w, rel=1e-9)
@@ -165,7 +167,7 @@ def test_both_ways_to_the_spare_power_of_the_shortest(seed):
 def test_power_dealt_between_unequal_places():
     plants = csr_array(np.eye(3))
     power, where = np.array([4e9, 2e9, 1e9]), (np.array([40, 41, 42.0]), np.full(3, -100.0))
-    options = SiteOptions(*where, power, plants, np.array(["A", "A", "B"]))
+    options = AvailablePower(*where, power, plants, np.array(["A", "A", "B"]))
     terms = dict(least_share=0.3, resolution_m=0)
     found = best_split(options, 3e9, 3, **terms)
     assert found.power_w.tolist() == pytest.approx(

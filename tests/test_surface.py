@@ -30,7 +30,7 @@ from surface_commands import commands, lines
 
 import railcore
 from railcore.catalog import UnknownName, arguments
-from railcore.siting.split import NoPlaces
+from railcore.siting.places import NoPlaces
 
 CASE_S, MEMORY_BYTES = 20, 2 << 30  # of a case; memory beyond what the process has already
 TYPED = {"text": "abc", "rate": "400 Gbps", "no value": None, "list": [], "truth": True, "table": {}, "huge 30": 1e30}

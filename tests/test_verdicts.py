@@ -14,8 +14,8 @@ from railcore import datacenter as dc
 from railcore.catalog import files, units
 from railcore.catalog.units import km
 from railcore.siting import candidates, eia, nodes
+from railcore.siting.available_power import RULES
 from railcore.siting.grid import load_grid
-from railcore.siting.supply import RULES
 from railcore.training import scaling_laws, transformer
 from railcore.training.formats import catalog_precision
 from suite import workspace
@@ -180,7 +180,7 @@ def test_ten_claims_of_the_document_are_calibrated():
 def accounts():
     """`siting_claims.siting_account` by radius of a single place."""
     grid, need = load_grid(), float(SIZED.total_w.min())
-    *points, near = candidates.candidates_by_radius(grid, [5 * km, 25 * km, 100 * km], [True])
+    *points, near = candidates.points_by_radius(grid, [5 * km, 25 * km, 100 * km], [True])
     groups = [nodes.power_nodes(grid, 100 * km, method) for method in nodes.METHODS]
     return {place.radius_m: siting.siting_account(place, near, groups, need, 150 * km) for place in points}
 
@@ -274,7 +274,7 @@ def test_stored_counts_rest_on_the_project_s_fuels(tmp_path, monkeypatch):
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")
 def test_the_stored_account_is_that_of_the_real_plants():
     real, stored = load_grid().with_plants(eia.plants(FOLDER / "plants.csv.gz")), siting.real_account(counted())
-    point, near = candidates.candidates_by_radius(real, [5 * km, 100 * km], [True])
+    point, near = candidates.points_by_radius(real, [5 * km, 100 * km], [True])
     groups = [nodes.power_nodes(real, 100 * km, method) for method in nodes.METHODS]
     account = siting.siting_account(point, near, groups, float(SIZED.total_w.min()), 150 * km)
     pd.testing.assert_frame_equal(account, stored[[*account]], check_dtype=False, rtol=1e-9)

@@ -9,7 +9,7 @@ from railcore.catalog.units import kWh
 from railcore.planner.case import area_of
 from railcore.planner.spec import SiteSpec
 from railcore.siting.grid import load_grid
-from railcore.siting.sitings import carbon_and_cost
+from suite.flops2024.sitings import carbon_and_cost
 from railcore.siting.split import FoundPlaces, find_places
 from railcore.siting.supply import AFTER_LOAD
 

@@ -12,10 +12,10 @@ from railcore.catalog.arguments import Metres, NonNegative, checked
 from railcore.catalog.units import counted, km, number
 from railcore.network.globe import great_circle_distance, unit_vectors
 from railcore.siting import eia
-from railcore.siting.candidates import Candidates, candidate_centres, candidates
 from railcore.siting.cities import cities
 from railcore.siting.geometry import within_radius
 from railcore.siting.grid import PowerGrid
+from railcore.siting.points import Points, lattice, points_around
 
 Point = tuple[float, float]  # latitude and longitude [degrees]
 _MOST_LISTED = 8  # names that a refusal lists
@@ -136,6 +136,10 @@ class Area:
                 return f"{latitude:g}, {longitude:g}", (float(latitude), float(longitude))
         raise ValueError(f"near is {self.near!r}: give a city such as 'Chicago', or (latitude, longitude) in degrees")
 
+    def distance_m(self, latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
+        """Great circle from `near` to places [m], NaN where no place is asked."""
+        return np.asarray(great_circle_distance(latitude, longitude, *self.place[1]))
+
     @property
     def words(self) -> list[str]:
         """The conditions as people say them."""
@@ -145,15 +149,13 @@ class Area:
     def _conditions(self) -> Iterator["_Condition"]:
         """Conditions that the centre alone decides."""
         if self.near is not None and self.near_m is not None:
-            (name, point), most_m = self.place, self.near_m
-
-            def away_m(lat: np.ndarray, lon: np.ndarray, _: np.ndarray) -> np.ndarray:
-                return np.asarray(great_circle_distance(lat, lon, *point))
-
+            most_m = self.near_m
             yield _Condition(
-                f"within {number(most_m / km)} km of {name}",
-                lambda *at: away_m(*at) <= most_m,
-                lambda *at: f"the nearest is {number(away_m(*at).min() / km, 3)} km away, give a larger near_m",
+                f"within {number(most_m / km)} km of {self.place[0]}",
+                lambda lat, lon, _: self.distance_m(lat, lon) <= most_m,
+                lambda lat, lon, _: (
+                    f"the nearest is {number(self.distance_m(lat, lon).min() / km, 3)} km away, give a larger near_m"
+                ),
             )
         if self.states:
             yield _Condition(
@@ -172,19 +174,19 @@ class Area:
                 lambda *at: f"the fewest are {number(people(*at).min())}, give a larger most_people",
             )
 
-    def candidates(
+    def points(
         self, grid: PowerGrid, radius_m: float, step_deg: float = 0.25, oil: bool = True, coal_basis: str = "capacity"
-    ) -> Candidates:
-        """Candidates that meet the conditions.
+    ) -> Points:
+        """Points that meet the conditions.
 
         Parameters
         ----------
         grid, radius_m, step_deg, oil, coal_basis
-            As in `candidates.candidates`.
+            As in `points.points_around`.
 
         Returns
         -------
-        `Candidates`, at least one where there are conditions.
+        `Points`, at least one where there are conditions.
 
         Raises
         ------
@@ -194,15 +196,15 @@ class Area:
             For an authority that neither the grid nor EIA has.
         """
         authorities = listed_authorities(self.authorities, grid)
-        at = candidate_centres(grid, step_deg)
-        said = counted(len(at[0]), "centres")
+        at = lattice(grid, step_deg)
+        said = counted(len(at[0]), "points")
         for condition in self._conditions():
             keep = np.flatnonzero(condition.meets(*at))
             said += f", of these {number(len(keep))} {condition.words}"
             if not len(keep):
                 raise ValueError(f"no place is left: {said}; {condition.remedy(*at)}")
             at = (at[0][keep], at[1][keep], at[2][keep])
-        allowed = candidates(grid, radius_m, step_deg, oil, coal_basis, at)
+        allowed = points_around(grid, radius_m, step_deg, oil, coal_basis, at)
         said += f", of these {number(len(allowed))} with plants within {number(radius_m / km)} km"
         if self.words and not len(allowed):
             raise ValueError(f"no place is left: {said}; give a larger radius_m or a larger area")

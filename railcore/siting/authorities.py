@@ -1,4 +1,4 @@
-"""Balancing authorities: demand, capacity, disposable power from hourly series, and who feeds parts of a demand.
+"""Balancing authorities: demand, capacity and what that leaves at most, disposable power from hourly series.
 
 Disposable power D = max G - max L over a window, with net generation G and demand L [W]. Where the hourly generation of
 a window is not at hand, only L, the capacity C and the bound D <= C - max L can be given; the bound holds as far as an
@@ -6,7 +6,6 @@ authority generates no more than the net summer capacity of the plants that are 
 Source: flops2024, section 2 and Table 1 (no equation number).
 """
 
-from collections.abc import Iterable, Mapping
 from functools import cache
 
 import numpy as np
@@ -56,16 +55,27 @@ def authority_row(code: str) -> pd.Series:
     return rows.loc[code]
 
 
-def authority_caps(codes: Iterable[str]) -> dict[str, float]:
-    """Bound C - max L on the disposable power of authorities [W], at least 0: for `best_split`'s authority_caps.
+def authority_caps(series: pd.DataFrame | None = None) -> dict[str, float]:
+    """Bound on the power that each authority has to spare [W] by code, at least 0: for `PowerGrid.authority_caps`.
 
-    codes: such as `SiteOptions.authority`. Authorities without known demand, such as those that have plants alone,
-    have no cap and are left out, and so is "". Raises UnknownName for an unknown code.
+    C - max L of `authority_table`: capacity less largest demand. series: hours, as `balance_series` gives them; an
+    authority with both demand and generation there is bounded by max G - max L of `disposable_power` without spikes.
+    Authorities without known demand, such as those that have plants alone, have no bound and are left out.
     """
-    different = sorted({str(code) for code in codes})
-    eia.check_authorities(different, "codes")
     bounds = authority_table().set_index("authority")["bound_w"].dropna()
-    return {code: max(float(bounds[code]), 0.0) for code in different if code in bounds}
+    if series is not None:
+        by_hours = disposable_power(series).set_index("authority")["disposable_clean_w"].dropna()
+        bounds = by_hours.combine_first(bounds)
+    return bounds.clip(lower=0.0).to_dict()
+
+
+def bound_words(of_hours: bool = False) -> str:
+    """What `authority_caps` are, in words. of_hours: where they are a grid's own."""
+    if of_hours:
+        return "the bounds of authorities that the grid was given, such as generation less demand of its hours"
+    first, last = authority_table()["window"].iloc[0].split("/")
+    as_of = authority_table()["capacity_as_of"].iloc[0]
+    return f"capacity of its plants ({as_of}) less its largest hour of demand ({first} to {last})"
 
 
 def disposable_power(series: pd.DataFrame) -> pd.DataFrame:
@@ -88,22 +98,6 @@ def disposable_power(series: pd.DataFrame) -> pd.DataFrame:
     result["demand_spikes"] = by["demand_spike"].sum()
     largest_first = result.reset_index().sort_values(["disposable_clean_w", "authority"], ascending=[False, True])
     return largest_first.reset_index(drop=True)
-
-
-def feeders_of_parts(disposable_w: Mapping[str, float], demand_w: float, most: int = 4) -> pd.DataFrame:
-    """Which authorities feed each of k even parts of a demand, for k = 1 .. most: D >= demand / k.
-
-    disposable_w: D by authority [W]. Columns parts k, part_w, authorities (a tuple), count, room = sum of
-    floor(D / part) parts that they feed together, feasible (room >= k). k = 1 says who feeds the demand alone.
-    """
-    rows = []
-    for k in range(1, most + 1):
-        part = demand_w / k
-        enough = tuple(code for code, power in disposable_w.items() if power >= part)
-        room = sum(int(disposable_w[code] // part) for code in enough)
-        row = {"parts": k, "part_w": part, "authorities": enough, "count": len(enough), "room": room}
-        rows.append(row | {"feasible": room >= k})
-    return pd.DataFrame(rows)
 
 
 def expected_values(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from railcore.network.wide_area import one_way_delay
 
 
 class Located(Protocol):
-    """Sites with a centre each, such as `Candidates`, `PowerNodes` and `SiteOptions`."""
+    """Sites with a centre each, such as `Points`, `PowerNodes` and `AvailablePower`."""
 
     @property
     def latitude(self) -> np.ndarray:

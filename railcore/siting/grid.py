@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ from railcore.catalog.arguments import checked
 from railcore.network.globe import unit_vectors
 from railcore.siting.geometry import inside_rings
 
-_EMBEDDED_NAME = "synthetic grid of about 2016 to 2020"
+_EMBEDDED_NAME = "synthetic grid, drawn from public statistics of about 2016 to 2020"
 _PLACE_COLUMNS = {"lat": "latitude", "lon": "longitude"}
 _COLUMN_NAMES = {
     "plants": _PLACE_COLUMNS | {"mw": "power_w", "largest_unit_mw": "largest_unit_w"},
@@ -45,6 +46,8 @@ class PowerGrid:
     lines: of 200 kV and more, merged by pair of substations and voltage.
     substations: one row each.
     loads: in cells of 0.1 degree.
+    authority_caps: bounds of balancing authorities of your own by code [W], such as from hours
+        (`siting.authority_caps`); None for those that public statistics give.
 
     Columns are at least `REQUIRED_COLUMNS`.
     Raises ValueError for missing columns, negative power, a fuel that the catalog lacks and places off the Earth.
@@ -55,6 +58,7 @@ class PowerGrid:
     lines: pd.DataFrame
     substations: pd.DataFrame
     loads: pd.DataFrame
+    authority_caps: Mapping[str, float] | None = None
     made_by = "load_grid()"
 
     def __post_init__(self) -> None:
@@ -114,6 +118,18 @@ class PowerGrid:
         shape = (len(number), len(labels))
         return np.asarray(labels, str), csr_array((weight, (np.arange(len(number)), number)), shape=shape)
 
+    def fuel_mix(self, groups: csr_array) -> list[str]:
+        """Fuels of each group by share of power, the largest first: "nuclear 55%, gas 45%"; those below 0.5% left out.
+
+        groups: sparse (groups, plants) with 1 for a member.
+        """
+        names, by_fuel = self.power_by("fuel", self.power_w)
+        power, mixes = (groups @ by_fuel).toarray(), []
+        for row in np.round(power / np.maximum(power.sum(axis=1, keepdims=True), 1e-9), 12):
+            largest = [at for at in np.argsort(-row, kind="stable") if row[at] >= 0.005]
+            mixes.append(", ".join(f"{names[at].replace('_', ' ')} {row[at]:.0%}" for at in largest))
+        return mixes
+
     def largest_label(self, column: str, groups: csr_array, weight: np.ndarray) -> np.ndarray:
         """Label of a plants' column that has most weight in each group. groups: sparse (groups, plants)."""
         labels, by_label = self.power_by(column, weight)
@@ -143,7 +159,7 @@ def load_grid(folder: str | Path = "") -> PowerGrid:
     >>> import railcore as rc
     >>> grid = rc.load_grid()
     >>> grid.name, {"fuel", "latitude", "longitude"} <= {*grid.plants.columns}
-    ('synthetic grid of about 2016 to 2020', True)
+    ('synthetic grid, drawn from public statistics of about 2016 to 2020', True)
     """
     tables: dict[str, Any] = {kind: _table(kind, folder) for kind in _COLUMN_NAMES}
     return PowerGrid(Path(folder).name if folder else _EMBEDDED_NAME, **tables)

@@ -8,11 +8,11 @@ import pandas as pd
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from railcore.siting.candidates import Candidates
+from railcore.siting.available_power import HEADROOM, RULES, power_by_rule_w
 from railcore.siting.cities import nearest_city
-from railcore.siting.supply import AFTER_LOAD, RULES, available_power_w
+from railcore.siting.points import Points
 
-Region = Callable[[Candidates], np.ndarray]  # True for the candidates that lie in it
+Region = Callable[[Points], np.ndarray]  # True for the candidates that lie in it
 _MOST_EXACT_ROWS = 110  # up to which the most disjoint rows are counted exactly
 
 
@@ -68,7 +68,7 @@ def _taken_in_turn(plants: csr_array) -> int:
 
 
 def siting_sensitivity(
-    groups: Iterable[Candidates],
+    groups: Iterable[Points],
     demand_w: float,
     regions: Mapping[str, Region],
     most_coal: float = 0.5,
@@ -79,7 +79,7 @@ def siting_sensitivity(
     Parameters
     ----------
     groups
-        Candidates of several radii, with and without oil, as `candidates_by_radius` gives them.
+        Points of several radii, with and without oil, as `points_by_radius` gives them.
     demand_w
         Power asked for [W].
     regions
@@ -98,7 +98,7 @@ def siting_sensitivity(
         inside = {name: region(candidates) for name, region in regions.items()}
         counted: dict[bytes, tuple[int, bool]] = {}  # by mask: where all pass by one rule they do by others
         for rule in RULES:
-            power = available_power_w(candidates.supply, rule, most_coal, reserve)
+            power = power_by_rule_w(candidates.supply, rule, most_coal, reserve)
             for name, mask in inside.items():
                 passing = mask & (power >= demand_w)
                 if (key := passing.tobytes()) not in counted:
@@ -117,7 +117,7 @@ class Room:
     exact: whether `places` is exact or a lower bound (see `most_disjoint`).
     near: city nearest to the candidate with most power.
     best_w: its power by the rule.
-    after_load_w: what AFTER_LOAD leaves of it [W].
+    after_load_w: what HEADROOM leaves of it [W].
     """
 
     radius_m: float
@@ -128,33 +128,33 @@ class Room:
     after_load_w: float
 
 
-def room_for(candidates: Candidates, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> Room:
+def room_for(candidates: Points, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> Room:
     """How many candidates have a demand by a rule, and which one has most.
 
     Parameters
     ----------
     candidates, demand_w
-        Candidates, and the power asked for [W].
+        Points, and the power asked for [W].
     rule, most_coal, reserve
-        As in `supply.available_power_w`.
+        As in `supply.power_by_rule_w`.
 
     Returns
     -------
     `Room`.
     """
-    power, left = (available_power_w(candidates.supply, name, most_coal, reserve) for name in (rule, AFTER_LOAD))
+    power, left = (power_by_rule_w(candidates.supply, name, most_coal, reserve) for name in (rule, HEADROOM))
     best = [int(power.argmax())]
     near = str(nearest_city(candidates.latitude[best], candidates.longitude[best])[0])
     count = most_disjoint(candidates.plants[np.flatnonzero(power >= demand_w)])
     return Room(candidates.radius_m, *count, near, float(power[best[0]]), float(left[best[0]]))
 
 
-def best_by_rule(candidates: Candidates, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
+def best_by_rule(candidates: Points, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
     """Each rule with its formula, what it counts and ignores, and the most that it lets one candidate have, and where.
 
     Columns rule, radius_m, formula, meaning, ignores, most_of_one_place_w, near (the nearest city).
     """
-    power = np.stack([available_power_w(candidates.supply, name, most_coal, reserve) for name in RULES])
+    power = np.stack([power_by_rule_w(candidates.supply, name, most_coal, reserve) for name in RULES])
     best = power.argmax(axis=1)
     rows = [(name, candidates.radius_m, rule.formula, rule.meaning, rule.ignores) for name, rule in RULES.items()]
     return pd.DataFrame(rows, columns=["rule", "radius_m", "formula", "meaning", "ignores"]).assign(

@@ -6,9 +6,9 @@ from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.network.globe import great_circle_distance
+from railcore.siting.available_power import RULES, power_by_rule_w
 from railcore.siting.grid import PowerGrid
-from railcore.siting.sitings import Places
-from railcore.siting.supply import RULES, available_power_w
+from suite.flops2024.sitings import Places
 
 
 def direct_lines(grid: PowerGrid) -> pd.DataFrame:
@@ -73,7 +73,7 @@ def places_near_line(
     """
     distance, rows = distances_to_ends(line, places.latitude, places.longitude), []
     for rule in RULES:
-        power = available_power_w(places.supply, rule, most_coal, reserve)
+        power = power_by_rule_w(places.supply, rule, most_coal, reserve)
         for end, away in zip(("from", "to"), distance.T, strict=True):
             near, enough = away <= radius_m, power >= demand_w
             nearest_m = away[enough].min() if enough.any() else np.nan

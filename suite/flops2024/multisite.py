@@ -19,9 +19,9 @@ from railcore.datacenter import exposed
 from railcore.datacenter.layouts import Layer, Layout
 from railcore.datacenter.sizing import DatacenterSite
 from railcore.siting.distances import Located, diameter_m, fibre_delays_s
-from railcore.siting.sitings import Sitings, demand_shares
 from railcore.training.formats import catalog_precision
 from railcore.training.transformer import Transformer, catalog_model
+from suite.flops2024.sitings import Sitings, demand_shares
 from suite.flops2024.training_case import TrainingCase, tokens_per_micro_batch
 
 

@@ -9,16 +9,15 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import UnknownName, files, units
-from railcore.siting.authorities import authority_row, authority_table, feeders_of_parts
-from railcore.siting.candidates import Candidates
+from railcore.siting.authorities import authority_row, authority_table
+from railcore.siting.available_power import HEADROOM, RULES, AvailablePower, feeds_demand
 from railcore.siting.distances import distance_to_place
 from railcore.siting.grid import PowerGrid
-from railcore.siting.nodes import PowerNodes
-from railcore.siting.split import nearest_to_anchors, sitings_by_objective
-from railcore.siting.split_problem import SiteOptions
-from railcore.siting.supply import AFTER_LOAD, RULES, feeds_demand
+from railcore.siting.points import Points
 from suite.flops2024.counting import Region, Room, most_disjoint
 from suite.flops2024.direct_lines import nearest_direct_line, places_near_line
+from suite.flops2024.nodes import PowerNodes
+from suite.flops2024.sitings import nearest_to_anchors, sitings_by_objective
 from suite.ledger import claims
 from suite.ledger.readings import Entries, verdict_readings
 
@@ -53,7 +52,7 @@ def answering_rule(rule: str, demand: str) -> str:
     """
     if rule not in ("", *RULES):
         raise UnknownName("rule", rule, list(RULES))
-    return rule or (AFTER_LOAD if demand else DOCUMENT_RULE)
+    return rule or (HEADROOM if demand else DOCUMENT_RULE)
 
 
 def intertie(grid: PowerGrid) -> pd.Series:
@@ -62,14 +61,14 @@ def intertie(grid: PowerGrid) -> pd.Series:
 
 
 def sitings_with_pair(
-    near: Candidates, options: SiteOptions, demand_w: float, ks: Iterable[int], anchors_m: float, **terms: Any
+    near: Points, options: AvailablePower, demand_w: float, ks: Iterable[int], anchors_m: float, **terms: Any
 ) -> tuple[dict[str, tuple[int, ...]], pd.DataFrame]:
     """`sitings_by_objective`, and first "east and west": the places nearest to the anchors that have a half each.
 
     Parameters
     ----------
     near, options
-        Candidates, and the same as options of a split.
+        Points, and the same as options of a split.
     demand_w, ks
         Power of all places together [W], and the numbers of places to try.
     anchors_m
@@ -100,13 +99,13 @@ def sitings_with_pair(
     return sitings, pd.concat([row, every]).reindex(columns=every.columns)
 
 
-def counts_by_rule(candidates: Candidates, demand_w: float, around_m: float = math.inf, **asked: Any) -> dict[str, int]:
+def counts_by_rule(candidates: Points, demand_w: float, around_m: float = math.inf, **asked: Any) -> dict[str, int]:
     """Places that feed a demand and share no plant, by rule.
 
     Parameters
     ----------
     candidates, demand_w
-        Candidates, and the power asked for [W].
+        Points, and the power asked for [W].
     around_m
         Only centres that near to Washington, D.C. count [m].
     asked
@@ -122,14 +121,14 @@ def counts_by_rule(candidates: Candidates, demand_w: float, around_m: float = ma
 
 
 def siting_account(
-    point: Candidates, near: Candidates, groups: Iterable[PowerNodes], demand_w: float, anchors_m: float, **asked: Any
+    point: Points, near: Points, groups: Iterable[PowerNodes], demand_w: float, anchors_m: float, **asked: Any
 ) -> pd.DataFrame:
     """The document's account of places, in numbers.
 
     Parameters
     ----------
     point, near
-        Candidates of a single place's radius, and of the radius of the others.
+        Points of a single place's radius, and of the radius of the others.
     groups
         Power nodes; those of near's radius count.
     demand_w, anchors_m
@@ -248,6 +247,22 @@ def larger_bounds(printed_w: Mapping[str, float]) -> pd.DataFrame:
     rows = authority_table()
     chosen = ~rows["authority"].isin(printed_w) & (rows["bound_w"] > min(printed_w.values()))
     return rows[chosen].sort_values("bound_w", ascending=False, ignore_index=True)
+
+
+def feeders_of_parts(disposable_w: Mapping[str, float], demand_w: float, most: int = 4) -> pd.DataFrame:
+    """Which authorities feed each of k even parts of a demand, for k = 1 .. most: D >= demand / k.
+
+    disposable_w: D by authority [W]. Columns parts k, part_w, authorities (a tuple), count, room = sum of
+    floor(D / part) parts that they feed together, feasible (room >= k). k = 1 says who feeds the demand alone.
+    """
+    rows = []
+    for k in range(1, most + 1):
+        part = demand_w / k
+        enough = tuple(code for code, power in disposable_w.items() if power >= part)
+        room = sum(int(disposable_w[code] // part) for code in enough)
+        row = {"parts": k, "part_w": part, "authorities": enough, "count": len(enough), "room": room}
+        rows.append(row | {"feasible": room >= k})
+    return pd.DataFrame(rows)
 
 
 def feeders_by_region(disposable_w: Mapping[str, float], demand_w: float, most: int = 4) -> pd.DataFrame:

@@ -1,32 +1,33 @@
 """Sitings side by side: their places, mix of fuels, sun, faults, delay to people, carbon and cost of energy.
 
 A siting names some places, by index, that feed a demand together, each a share as even as its power allows. Where the
-powers of its places do not sum to the demand, all that is weighted by shares is NaN.
-
-Carbon intensities are those at the stack (catalog family fuels, `carbon_intensity`): a plant's building, its fuel's
-mining and transport and leaked methane are not counted, so nuclear, hydro, wind and solar power have 0. Prices of
-energy are those that industry paid on average in a state.
+powers of its places do not sum to the demand, all that is weighted by shares is NaN. Carbon and prices of energy are
+those of `railcore.siting.energy`.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.sparse import csr_array
 
-from railcore.catalog import files, units
+from railcore.catalog import units
 from railcore.network.globe import great_circle_distance
-from railcore.siting.candidates import Candidates
+from railcore.siting.available_power import AvailablePower
 from railcore.siting.cities import cities, nearest_city
-from railcore.siting.distances import Located, fibre_delays_s
-from railcore.siting.grid import PowerGrid, state_of
-from railcore.siting.nodes import PowerNodes
-from railcore.siting.supply import plant_idle_fuelled_w, power_or_energy
+from railcore.siting.distances import Located, distance_to_place, fibre_delays_s
+from railcore.siting.energy import electricity_prices, marginal_intensity
+from railcore.siting.grid import state_of
+from railcore.siting.places import NoPlaces
+from railcore.siting.points import Points
+from railcore.siting.split import best_split
+from railcore.siting.split_terms import OBJECTIVES
+from railcore.siting.supply import power_or_energy
+from suite.flops2024.nodes import PowerNodes
 
-Places = Candidates | PowerNodes
+Places = Points | PowerNodes
 Sitings = Mapping[str, Sequence[int]]  # indices of places by name of the siting
 DEGREES_PER_HOUR = 15.0  # that the sun moves over
 NEARBY_M = 500e3  # places that one storm or fault may take together
@@ -212,7 +213,7 @@ def _names_by_power(mix: pd.DataFrame) -> str:
 
 
 def carbon_and_cost(
-    places: Candidates, sitings: Sitings, power_w: ArrayLike, demand_w: float, oil: bool = True
+    places: Points, sitings: Sitings, power_w: ArrayLike, demand_w: float, oil: bool = True
 ) -> pd.DataFrame:
     """Carbon and cost of the energy of each siting in a year at full power.
 
@@ -238,20 +239,110 @@ def carbon_and_cost(
     return pd.DataFrame(rows, columns=["siting", "carbon_kg", "kg_per_kWh", "cost_usd", "usd_per_kWh"])
 
 
-def marginal_intensity(grid: PowerGrid, plants: csr_array, oil: bool = True) -> np.ndarray:
-    """Carbon of a joule from what each group leaves idle [kg/J], which a new datacenter would draw; NaN for none.
+def splits(options: AvailablePower, demand_w: float, ks: Iterable[int], **terms: Any) -> pd.DataFrame:
+    """What `best_split` finds for each k, and why not where it finds none.
 
-    k = sum w e / sum w, with carbon intensity e and w of `plant_idle_fuelled_w`. All plants give the same share of
-    what they have idle; the order in which a market calls them is left out. plants: sparse (groups, plants of the
-    grid) with 1 for a member.
+    Parameters
+    ----------
+    options, demand_w, terms
+        As in `best_split`.
+    ks
+        Numbers of places.
+
+    Returns
+    -------
+    A row for each k: k, demand_w, longest_m, spare_w, part_w (most that a place carries), places (indices), candidates,
+    strong_enough, undominated, problem (empty, or what `best_split` says of the demand).
     """
-    idle_w = plant_idle_fuelled_w(grid, oil)
-    total, carbon = plants @ idle_w, plants @ (idle_w * grid.fuel("carbon_intensity"))
-    return np.divide(carbon, total, out=np.full(len(total), np.nan), where=total > 0)
+    rows = []
+    for k in ks:
+        try:
+            split = best_split(options, demand_w, k, **terms)
+        except NoPlaces as error:
+            row = {"places": (), "problem": str(error)}
+        else:
+            names = ("longest_m", "spare_w", "candidates", "strong_enough", "undominated")
+            row = {name: getattr(split, name) for name in names}
+            row |= {"part_w": split.power_w.max(), "places": tuple(split.places.tolist()), "problem": ""}
+        rows.append({"k": k, "demand_w": demand_w, **row})
+    columns = "k demand_w longest_m spare_w part_w places candidates strong_enough undominated problem".split()
+    return pd.DataFrame(rows).reindex(columns=columns)
 
 
-@cache
-def electricity_prices() -> Mapping[str, float]:
-    """What industry paid for energy in 2023 by state [USD/J]; no value for Wyoming."""
-    table = pd.read_csv(files.data("grid/state_prices.csv"))
-    return dict(zip(table["state"], table["industrial_cents_per_kwh"] / 100 / units.kWh, strict=True))
+def sitings_by_objective(
+    options: AvailablePower, demand_w: float, ks: Iterable[int], **terms: Any
+) -> tuple[dict[str, tuple[int, ...]], pd.DataFrame]:
+    """The best splits as sitings: "nearest 2" and "roomiest 2" are those of k = 2.
+
+    Parameters
+    ----------
+    options
+        Points to choose from.
+    demand_w, ks
+        Power of all places together [W], and the numbers of places to try.
+    terms
+        Of `best_split`, without the objective.
+
+    Returns
+    -------
+    Indices of the places by name of the siting, and a table with the column siting and those of `splits`. A siting that
+    does not exist is left out, and the table says why.
+
+    Raises
+    ------
+    ValueError
+        For no ks, and where no siting at all meets the demand, with how much the best k places have.
+    """
+    if not (ks := list(ks)):
+        raise ValueError("ks is empty: give numbers of places, such as range(1, 7)")
+    tables = []
+    for name, objective in OBJECTIVES.items():
+        rows = splits(options, demand_w, ks, objective=objective, **terms)
+        rows.insert(0, "siting", name + " " + rows["k"].astype(str))
+        tables.append(rows)
+    table = pd.concat(tables, ignore_index=True)
+    sitings = {row.siting: row.places for row in table.itertuples() if row.places}
+    if not sitings:
+        raise ValueError("\n".join(dict.fromkeys(table["problem"])))
+    return sitings, table
+
+
+def nearest_to_anchors(
+    places: Points, power_w: ArrayLike, demand_w: float, radius_m: float, anchors: Sequence[str]
+) -> list[int]:
+    """The place nearest to each anchor that has an even part of the demand.
+
+    Parameters
+    ----------
+    places, power_w
+        Places, and what each can give [W].
+    demand_w, radius_m
+        Power of all together [W], and how far a place may lie from its anchor [m].
+    anchors
+        Names of places in the catalog's family wide_area.
+
+    Returns
+    -------
+    Indices of the places, in the order of the anchors.
+
+    Raises
+    ------
+    ValueError
+        Where no place within radius_m of an anchor has its part (it says what the best has), and where the nearest
+        places share a plant.
+    """
+    power, part_w, nearest = np.asarray(power_w, float), demand_w / len(anchors), []
+    for name in anchors:
+        away = distance_to_place(places, name)
+        enough = (away <= radius_m) & (power >= part_w)
+        if not enough.any():
+            best_w = power[away <= radius_m].max(initial=0.0)
+            best, part = units.show(best_w, "W", 3), units.show(part_w, "W", 3)
+            raise ValueError(
+                f"demand_w is {units.show(demand_w, 'W', 3)}: each place needs {part}, and the best within "
+                f"{radius_m / units.km:g} km of {name} has {best}: give a smaller demand, larger radius or another rule"
+            )
+        nearest.append(int(np.argmin(np.where(enough, away, np.inf))))
+    if places.plants[nearest].sum(axis=0).max() > 1:
+        raise ValueError(f"anchors are {anchors!r}: their nearest places share a plant; give anchors farther apart")
+    return nearest

@@ -13,9 +13,10 @@ from scipy.sparse import csr_array
 
 from railcore.catalog.units import MW
 from railcore.network.globe import unit_vectors
+from railcore.siting.available_power import AvailablePower
 from railcore.siting.distances import diameter_m, index_pairs, pair_distances_m
 from railcore.siting.geometry import within_radius
-from railcore.siting.split_problem import SiteOptions, SplitConstraints, pairs_within
+from railcore.siting.split_terms import SplitConstraints, pairs_within
 
 Bits = int  # a set of candidates: bit i for candidate i
 Weighed = tuple[float, list[int]]  # usable power of a clique [W], and the clique
@@ -67,7 +68,7 @@ def strongest_places(constraints: SplitConstraints, maximise: bool = True, reach
     Parameters
     ----------
     constraints
-        Candidates by falling power, and what the places must meet.
+        Points by falling power, and what the places must meet.
     maximise
         False for any such places, not those with most power.
     reach_m
@@ -143,7 +144,7 @@ def _programme(constraints: SplitConstraints, maximise: bool) -> MixedIntegerPro
     return programme
 
 
-def _holders(options: SiteOptions) -> csr_array:
+def _holders(options: AvailablePower) -> csr_array:
     """A row for each plant that several candidates hold, 1 for those; rows that another contains are left out."""
     holders = options.plants.T.tocsr()
     of_plant = [holders.indices[a:b].tobytes() for a, b in pairwise(holders.indptr.tolist()) if b > a + 1]
@@ -155,8 +156,8 @@ def _holders(options: SiteOptions) -> csr_array:
     return table[np.setdiff1d(np.arange(len(sets)), within)]
 
 
-def _spread_out(options: SiteOptions, spacing_m: float) -> np.ndarray:
-    """Candidates taken in turn, each farther than the spacing from all before; all of them at a spacing of 0."""
+def _spread_out(options: AvailablePower, spacing_m: float) -> np.ndarray:
+    """Points taken in turn, each farther than the spacing from all before; all of them at a spacing of 0."""
     if not spacing_m:
         return np.arange(len(options))
     points = unit_vectors(options.latitude, options.longitude)
@@ -169,12 +170,12 @@ def _spread_out(options: SiteOptions, spacing_m: float) -> np.ndarray:
     return np.array(taken)
 
 
-def _balls(options: SiteOptions, centres: np.ndarray, separation_m: float) -> csr_array:
+def _balls(options: AvailablePower, centres: np.ndarray, separation_m: float) -> csr_array:
     """Rows of 1 for the candidates less than half a separation from each centre: no two of them go together."""
     return within_radius(centres, unit_vectors(options.latitude, options.longitude), separation_m / 2 * (1 - 1e-6))
 
 
-def _around(options: SiteOptions, pair: np.ndarray, separation_m: float) -> np.ndarray:
+def _around(options: AvailablePower, pair: np.ndarray, separation_m: float) -> np.ndarray:
     """A pair too near to each other and the candidates in the ball around its midpoint: no two of all go together."""
     middle = unit_vectors(options.latitude[pair], options.longitude[pair]).sum(axis=0, keepdims=True)
     row = _balls(options, middle / np.linalg.norm(middle), separation_m).toarray()
@@ -243,7 +244,7 @@ class CliqueSearch:
         Parameters
         ----------
         chosen, others
-            Candidates of the clique, and the set of those that go with all of them, in numbers less `shift`.
+            Points of the clique, and the set of those that go with all of them, in numbers less `shift`.
         most_w
             Usable power that none of the others exceeds [W].
         shift
@@ -313,7 +314,7 @@ class Branch:
         return best
 
     def _branches(self, others: Bits, need: int) -> list[int]:
-        """Candidates one of which every clique of `need` holds: all but those of the first need - 1 colours.
+        """Points one of which every clique of `need` holds: all but those of the first need - 1 colours.
 
         A colour is a set in which no two go together, so that a clique has at most one member of each.
         """
@@ -420,7 +421,7 @@ def _diameter_around(search: CliqueSearch, edges: np.ndarray, far: np.ndarray, c
     return longest
 
 
-def _sharing(options: SiteOptions) -> np.ndarray:
+def _sharing(options: AvailablePower) -> np.ndarray:
     """Pairs of candidates that share a plant, i n + j, sorted."""
     both = (options.plants @ options.plants.T).tocoo()
     return np.sort(both.row.astype(np.int64) * len(options) + both.col)

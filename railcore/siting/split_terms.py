@@ -1,4 +1,4 @@
-"""What a split chooses from (`SiteOptions`), and what it must meet (`SplitTerms`)."""
+"""A split: k places that feed a demand together, what they must meet, and which points need not be looked at."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,68 +7,16 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array
 from scipy.spatial import cKDTree
 
 from railcore.catalog import checks
 from railcore.catalog.arguments import Metres, Quantity, Range, Share, checked, si
 from railcore.network.globe import chord_length, unit_vectors
-from railcore.siting.candidates import Candidates
-from railcore.siting.supply import available_power_w
+from railcore.siting.available_power import AvailablePower
 
 
-@dataclass(frozen=True)
-class SiteOptions:
-    """Candidates with their power by a rule; arrays of shape (n,).
-
-    latitude, longitude: of the centre [degrees].
-    power_w: that the rule lets a datacenter have [W].
-    plants: sparse 0/1, shape (n, plants).
-    authority: balancing authority that has most of the power.
-    radius_m: of the candidates, where they are circles: those more than two radii apart share no plant.
-    """
-
-    latitude: np.ndarray
-    longitude: np.ndarray
-    power_w: np.ndarray
-    plants: csr_array
-    authority: np.ndarray
-    radius_m: float = np.inf
-
-    def __len__(self) -> int:
-        return len(self.power_w)
-
-    def __getitem__(self, chosen: Any) -> "SiteOptions":
-        """The same of some candidates, by mask, index or slice."""
-        parts = ("latitude", "longitude", "power_w", "plants", "authority")
-        return replace(self, **{name: getattr(self, name)[chosen] for name in parts})
-
-
-def site_options(candidates: Candidates, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> SiteOptions:
-    """Candidates with their power by a rule.
-
-    Parameters
-    ----------
-    candidates
-        To choose from.
-    rule, most_coal, reserve
-        As in `supply.available_power_w`, which gives the power.
-
-    Returns
-    -------
-    `SiteOptions` in the order of the candidates.
-    """
-    return SiteOptions(
-        candidates.latitude,
-        candidates.longitude,
-        power_w=available_power_w(candidates.supply, rule, most_coal, reserve),
-        plants=candidates.plants.astype(np.float32),
-        authority=candidates.most_of("authority"),
-        radius_m=candidates.radius_m,
-    )
-
-
-def pairs_within(options: SiteOptions, distance_m: float) -> np.ndarray:
+def pairs_within(options: AvailablePower, distance_m: float) -> np.ndarray:
     """Pairs (i, j), i < j, of candidates at most about this far apart, shape (pairs, 2)."""
     tree = cKDTree(unit_vectors(options.latitude, options.longitude))
     pairs = tree.query_pairs(chord_length(distance_m * (1 + 1e-9)) + 1e-9, output_type="ndarray")
@@ -76,11 +24,11 @@ def pairs_within(options: SiteOptions, distance_m: float) -> np.ndarray:
 
 
 def undominated_sites(
-    options: SiteOptions, resolution_m: float, caps: Mapping[str, float] | None = None, separation_m: float = 0.0
+    options: AvailablePower, resolution_m: float, caps: Mapping[str, float] | None = None, separation_m: float = 0.0
 ) -> np.ndarray:
     """Indices of the candidates that no other one replaces.
 
-    Candidates are taken in order: with the fewest plants first, or by falling power where separation_m exceeds two
+    Points are taken in order: with the fewest plants first, or by falling power where separation_m exceeds two
     radii. One that is kept, B, replaces a later one, A, where
 
     - d(A, B) <= resolution_m;
@@ -95,7 +43,7 @@ def undominated_sites(
     Parameters
     ----------
     options
-        Candidates.
+        Points.
     resolution_m, separation_m
         w, and the least separation s of a split [m].
     caps
@@ -125,7 +73,7 @@ def undominated_sites(
     return np.sort(order[keep])
 
 
-def _shared(options: SiteOptions, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _shared(options: AvailablePower, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Plants that a and b of each pair both hold."""
     count = np.zeros(len(a))
     for part in np.array_split(np.arange(len(a)), max(len(a) // 100_000, 1)):
@@ -140,7 +88,7 @@ MOST_PLACES = 10  # an exact search takes too long for more
 
 @dataclass(frozen=True)
 class SplitConstraints:
-    """Candidates, and what k places among them must meet.
+    """Points, and what k places among them must meet.
 
     options: candidates whose power is the usable one.
     k: number of places.
@@ -150,7 +98,7 @@ class SplitConstraints:
     cap_w, most_places: most power [W] and places of each such group.
     """
 
-    options: SiteOptions
+    options: AvailablePower
     k: int
     demand_w: float
     separation_m: float
@@ -207,7 +155,7 @@ class SplitTerms:
         """The least that a place carries: s d / k [W]."""
         return self.least_share * self.demand_w / self.k
 
-    def check(self, options: SiteOptions) -> None:
+    def check(self, options: AvailablePower) -> None:
         """Raises ValueError for more places than candidates, and for authorities that no candidate has."""
         if self.k > len(options):
             raise ValueError(f"k is {self.k}: give at most as many places as there are candidates, {len(options)}")
@@ -215,11 +163,12 @@ class SplitTerms:
             choices = np.unique(options.authority).tolist()
             raise ValueError(f"authority_caps has {unknown}: no candidate has them, give some of {choices}")
 
-    def usable_w(self, options: SiteOptions) -> np.ndarray:
-        """u = min(P, place cap) [W]."""
-        return np.minimum(options.power_w, self.place_cap_w)
+    def usable_w(self, options: AvailablePower) -> np.ndarray:
+        """u = min(P, place cap, cap of the authority) [W]."""
+        cap_w = [self.authority_caps.get(code, np.inf) for code in options.authority.tolist()]
+        return np.minimum(options.power_w, np.minimum(cap_w, self.place_cap_w))
 
-    def constraints(self, options: SiteOptions) -> SplitConstraints:
+    def constraints(self, options: AvailablePower) -> SplitConstraints:
         """What a search for places must meet, for options whose power is the usable one."""
         caps = {name: min(cap, self.demand_w) for name, cap in self.authority_caps.items() if cap < np.inf}
         most = [
@@ -230,7 +179,7 @@ class SplitTerms:
         cap_w, separation_m = list(caps.values()), self.least_separation_m
         return SplitConstraints(options, self.k, self.demand_w, separation_m, group, cap_w, most)
 
-    def allocated_w(self, options: SiteOptions) -> np.ndarray:
+    def allocated_w(self, options: AvailablePower) -> np.ndarray:
         """Power that each chosen place carries [W]: x_i = l + f (v_i - l).
 
         l: the least part.
@@ -246,3 +195,34 @@ class SplitTerms:
                 over[places] *= min(1.0, max(cap - places.sum() * self.least_part_w, 0.0) / total)
         rest = self.demand_w - self.k * self.least_part_w
         return np.full(len(over), self.least_part_w) + (rest / over.sum() * over if rest > 0 else 0.0)
+
+
+@dataclass(frozen=True)
+class Split:
+    """k places that feed a demand together.
+
+    terms: what they must meet.
+    places: indices of the options, most power first.
+    power_w: what each place carries [W].
+    usable_w: what it could carry [W].
+    longest_m: between any two [m]; 0 for one place.
+    spare_w: usable power of all over the demand [W].
+    candidates: how many had power to offer.
+    strong_enough: how many of these have the least share.
+    undominated: how many of these no other replaces; among them the split is optimal.
+    """
+
+    terms: SplitTerms
+    places: np.ndarray
+    power_w: np.ndarray
+    usable_w: np.ndarray
+    longest_m: float
+    spare_w: float
+    candidates: int
+    strong_enough: int
+    undominated: int
+
+    def table(self, options: AvailablePower) -> pd.DataFrame:
+        """One row for each place: its index, where, authority, power that it carries and could [W]."""
+        columns = {name: getattr(options, name)[self.places] for name in ("latitude", "longitude", "authority")}
+        return pd.DataFrame({"place": self.places, **columns, "power_w": self.power_w, "usable_w": self.usable_w})

@@ -1,4 +1,4 @@
-"""Candidates: centres over the country, and what the plants within a radius of each offer."""
+"""Points on the map, and what the plants within a radius of each have."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,17 +13,17 @@ from railcore.siting.geometry import within_radii
 from railcore.siting.grid import PowerGrid, state_of, state_outlines
 from railcore.siting.supply import Supply, counted_plants, supply_of_groups
 
-Centres = tuple[np.ndarray, np.ndarray, np.ndarray]  # latitude, longitude, state
+Lattice = tuple[np.ndarray, np.ndarray, np.ndarray]  # latitude, longitude, state
 
 
 @dataclass(frozen=True)
-class Candidates:
-    """Centres and the plants within a radius of each.
+class Points:
+    """Lattice and the plants within a radius of each.
 
     grid: whose plants they are.
-    radius_m: how far a plant may lie from its centre [m].
+    radius_m: how far a plant may lie from its point [m].
     oil: whether plants that burn oil count.
-    latitude, longitude, state: of the centres, shape (n,).
+    latitude, longitude, state: of the points, shape (n,).
     plants: sparse (n, plants of the grid) with 1 for a member.
     supply: what the plants of each offer.
     """
@@ -40,25 +40,25 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.latitude)
 
-    def __getitem__(self, chosen: Any) -> "Candidates":
-        """The same of some centres, by mask or index."""
+    def __getitem__(self, chosen: Any) -> "Points":
+        """The same of some points, by mask or index."""
         parts = ("latitude", "longitude", "state", "plants", "supply")
         return replace(self, **{name: getattr(self, name)[chosen] for name in parts})
 
     def most_of(self, column: str) -> np.ndarray:
-        """Label of the plants' column ("authority", "interconnect") that has most of each centre's counted power."""
+        """Label of the plants' column ("authority", "interconnect") that has most of each point's counted power."""
         return self.grid.largest_label(column, self.plants, self.grid.power_w * counted_plants(self.grid, self.oil))
 
     @cached_property
     def interconnect(self) -> np.ndarray:
-        """Interconnection that has most of each centre's counted power."""
+        """Interconnection that has most of each point's counted power."""
         return self.most_of("interconnect")
 
 
-def candidate_centres(grid: PowerGrid, step_deg: float = 0.25) -> Centres:
-    """Latitude, longitude and state of a lattice of centres over the country and of each site of plants.
+def lattice(grid: PowerGrid, step_deg: float = 0.25) -> Lattice:
+    """Latitude, longitude and state of a lattice of points over the country and of each site of plants.
 
-    The sites are centres too because a small circle around a point of the lattice misses plants between two points.
+    The sites are points too because a small circle around a point of the lattice misses plants between two points.
     step_deg: between two points [degrees], above 0.
     """
     corners = np.concatenate([ring for rings in state_outlines().values() for ring in rings])  # longitude, latitude
@@ -68,59 +68,59 @@ def candidate_centres(grid: PowerGrid, step_deg: float = 0.25) -> Centres:
     sites = grid.plants.drop_duplicates("sub_id")
     latitude, longitude = np.append(latitude, sites["latitude"]), np.append(longitude, sites["longitude"])
     state = state_of(latitude, longitude)
-    land = state != ""  # a site off the simplified coast lies in circles, but is no centre
+    land = state != ""  # a site off the simplified coast lies in circles, but is no point
     return latitude[land], longitude[land], state[land]
 
 
-def candidates(
+def points_around(
     grid: PowerGrid,
     radius_m: float,
     step_deg: float = 0.25,
     oil: bool = True,
     coal_basis: str = "capacity",
-    at: Centres | None = None,
-) -> Candidates:
-    """Candidates of one radius that have plants to count.
+    at: Lattice | None = None,
+) -> Points:
+    """Points that have plants to count within a radius.
 
     Parameters
     ----------
     grid, radius_m
-        Whose plants, and how far they may lie from a centre [m], 5 to 150 km.
+        Whose plants, and how far they may lie from a point [m], 5 to 150 km.
     step_deg
-        Between the centres of the lattice [degrees].
+        Between the points of the lattice [degrees].
     oil
         Whether plants that burn oil count.
     coal_basis
         Of the share of coal: "capacity" or "energy".
     at
-        Centres in place of those of `candidate_centres`.
+        Lattice in place of those of `lattice`.
 
     Returns
     -------
-    `Candidates` of the radius.
+    `Points` of the radius.
 
     Raises
     ------
     ValueError
         For a radius outside 5 to 150 km.
     """
-    return candidates_by_radius(grid, [radius_m], [oil], step_deg, coal_basis, at)[0]
+    return points_by_radius(grid, [radius_m], [oil], step_deg, coal_basis, at)[0]
 
 
-def candidates_by_radius(
+def points_by_radius(
     grid: PowerGrid,
     radii_m: Iterable[float],
     oil: Iterable[bool] = (True, False),
     step_deg: float = 0.25,
     coal_basis: str = "capacity",
-    at: Centres | None = None,
-) -> list[Candidates]:
-    """`candidates` of each radius, with and without oil, around the same centres.
+    at: Lattice | None = None,
+) -> list[Points]:
+    """`points_around` each radius, with and without oil, of the same lattice.
 
     Parameters
     ----------
     grid, step_deg, coal_basis, at
-        As in `candidates`.
+        As in `points_around`.
     radii_m
         Each radius, 5 to 150 km [m].
     oil
@@ -128,7 +128,7 @@ def candidates_by_radius(
 
     Returns
     -------
-    `Candidates` by radius, then by oil.
+    `Points` by radius, then by oil.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def candidates_by_radius(
     for radius in radii:
         if not 5e3 <= radius <= 150e3:
             raise ValueError(f"radius_m is {radius!r}: give 5000 to 150000 m (5 to 150 km)")
-    at = candidate_centres(grid, step_deg) if at is None else at
+    at = lattice(grid, step_deg) if at is None else at
     here = unit_vectors(at[0], at[1])
     tables = (grid.plants, grid.loads, grid.substations)
     circles = (within_radii(here, unit_vectors(table["latitude"], table["longitude"]), radii) for table in tables)
@@ -147,6 +147,6 @@ def candidates_by_radius(
     for radius, plants, loads, substations in zip(radii, *circles, strict=True):
         for with_oil in oil_counts:
             supply = supply_of_groups(grid, plants, loads, substations, with_oil, coal_basis)
-            centres = Candidates(grid, radius, with_oil, *at, plants, supply)
-            by_radius.append(centres[np.flatnonzero(supply.installed_w > 0)])
+            found = Points(grid, radius, with_oil, *at, plants, supply)
+            by_radius.append(found[np.flatnonzero(supply.installed_w > 0)])
     return by_radius

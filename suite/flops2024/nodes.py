@@ -19,7 +19,6 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
-from railcore.catalog import units
 from railcore.network.globe import chord_length, degrees_of, unit_vectors
 from railcore.siting.geometry import within_radius
 from railcore.siting.grid import PowerGrid
@@ -77,7 +76,7 @@ class PowerNodes:
             latitude=self.latitude,
             longitude=self.longitude,
             plants=plants["node"].value_counts().reindex(range(len(self))),
-            fuels=_mix(plants).reindex(range(len(self)), fill_value=""),
+            fuels=self.grid.fuel_mix(self.plants),
         )
 
 
@@ -170,12 +169,3 @@ def _members(node: np.ndarray, count: int) -> csr_array:
     """Sparse (count, rows) with 1.0 where a row belongs to a node. node: of each row, -1 for none."""
     row = np.flatnonzero(node >= 0)
     return csr_array((np.ones(len(row)), (node[row], row)), shape=(count, len(node)))
-
-
-def _mix(plants: pd.DataFrame) -> pd.Series:
-    """Fuels of each node by share of power, the largest first: "nuclear 55%, gas 45%"; those below 0.5% left out."""
-    power = plants.groupby(["node", "fuel"])["power_w"].sum()
-    share = (power / power.groupby("node").transform("sum")).reset_index(name="share")
-    share = share[share["share"] >= 0.005].sort_values(["node", "share", "fuel"], ascending=[True, False, True])
-    text = share["fuel"].str.replace("_", " ") + share["share"].map(units.significant).map(" {:.0%}".format)
-    return text.groupby(share["node"]).agg(", ".join)

@@ -1,0 +1,259 @@
+"""What a datacenter may have of the power at a point: a rule for the plants around it, and the bound of its authority.
+
+available = min(rule, bound of the authority), 0 where coal dominates or lines do not carry the largest producer.
+
+The rule looks at the plants and the load within the radius, the bound at the whole balancing authority that has most of
+them: a datacenter is connected to one. Source: the rules are readings of flops2024, section 2, which asks for spare
+capacity without a formula; "headroom" and the bound are ours.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from railcore.catalog import UnknownName
+from railcore.catalog.checks import Floats
+from railcore.catalog.units import MW, show
+from railcore.siting.authorities import authority_caps as published_caps
+from railcore.siting.points import Points
+from railcore.siting.supply import Supply
+
+RESERVES = {"unit": "largest_unit_w", "site": "largest_site_w", "none": ""}  # what lines must replace
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A reading of "spare power".
+
+    formula, meaning: what it counts, in symbols and in words.
+    ignores: what it leaves out.
+    power: that it lets a datacenter have [W].
+    needs_units: whether it needs the largest unit of each plant.
+
+    Symbols: p installed power of the plants that are not coal, f 1 for dispatchable fuels, e 1 for fuels that can
+    be bought, c capacity factor, u largest unit, l load of others nearby.
+    """
+
+    formula: str
+    meaning: str
+    ignores: str
+    power: Callable[[Supply], Floats]
+    needs_units: bool = False
+
+
+HEADROOM = "headroom"  # the rule by default: the one that takes off all that others use
+RULES = {
+    HEADROOM: Rule(
+        "Σ f p − u − max(l, Σ f c p)",
+        "plants that run at call, the largest unit out, less what others have of them: the load within the radius at "
+        "the grid's peak, or what the plants give on average where that is more",
+        "load beyond the radius at its peak (the authority's bound has it), hours without water",
+        lambda supply: supply.idle_w - supply.largest_unit_w - np.maximum(supply.load_w - mean_firm_w(supply), 0.0),
+        needs_units=True,
+    ),
+    "headroom after load": Rule(
+        "Σ f p − u − l",
+        "plants that run at call, the largest unit out, after the load within the same radius",
+        "what the plants sell beyond the radius, hours other than the grid's one, hours without water",
+        lambda supply: supply.firm_w - supply.largest_unit_w - supply.load_w,
+        needs_units=True,
+    ),
+    "idle firm": Rule(
+        "Σ f p (1 − c)",
+        "what plants that run at call do not sell in an average hour",
+        "peaks of load (plants are idle on average, not in every hour), hours without water, outages",
+        lambda supply: supply.idle_w,
+    ),
+    "idle fuelled": Rule(
+        "Σ f e p (1 − c)",
+        "what plants that can buy more fuel do not sell in an average hour, so without water power",
+        "peaks of load (plants are idle on average, not in every hour), outages",
+        lambda supply: supply.idle_fuelled_w,
+    ),
+    "firm minus largest": Rule(
+        "Σ f p − u",
+        "plants that run at call, the largest unit out of service",
+        "the load of others, hours without water, fuel",
+        lambda supply: supply.firm_w - supply.largest_unit_w,
+        needs_units=True,
+    ),
+    "installed": Rule(
+        "Σ p",
+        "every plant at full power, all for the datacenter",
+        "the load of others, hours without wind, sun or water, outages",
+        lambda supply: supply.installed_w,
+    ),
+}
+IGNORED_BY_ALL = "gas pipelines, lines inside the radius, contracts of the plants, land and permits"
+_LEAST_DEMAND_W = 1e6  # less than any datacenter of these models draws
+
+
+def mean_firm_w(supply: Supply) -> Floats:
+    """What the plants that run at call give on average, by the capacity factor of each fuel: Σ f c p [W]."""
+    return supply.firm_w - supply.idle_w
+
+
+def demand_warnings(demand_w: float) -> tuple[str, ...]:
+    """A text for a demand below 1 MW [W]: was it meant in MW?"""
+    if demand_w >= _LEAST_DEMAND_W:
+        return ()
+    meant = f": it is in watts; did you mean {show(demand_w * MW, 'W')}?"
+    return (f"demand_w is {show(demand_w, 'W')}{meant if demand_w <= _LEAST_DEMAND_W / 10 else ', less than 1 MW'}",)
+
+
+def eligible(supply: Supply, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
+    """True where coal does not dominate and the lines replace the largest producer.
+
+    coal share < most_coal, above 0 to 1; interconnect >= largest unit or site, as `reserve` says: "unit", "site", or
+    "none" for no lines. Raises ValueError for "unit" where units are unknown.
+    """
+    producer = RESERVES[reserve]
+    clean = supply.coal_share < most_coal
+    if reserve == "unit":
+        _check_units(supply, "reserve 'unit'", "reserve 'site' or 'none'")
+    return clean & (supply.interconnect_w >= getattr(supply, producer)) if producer else clean
+
+
+def _check_units(supply: Supply, what: str, other: str) -> None:
+    if (unknown := np.isnan(supply.largest_unit_w)).any():
+        raise ValueError(
+            f"{what} needs units, and {unknown.sum()} of {len(unknown)} points have plants without: "
+            f"give largest_unit_w of every plant, or take {other}"
+        )
+
+
+def power_by_rule_w(supply: Supply, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
+    """Power of each group that a rule lets a datacenter have [W], 0 where the group is not `eligible`.
+
+    Parameters
+    ----------
+    supply, rule
+        Of the groups, and the rule's name in `RULES`.
+    most_coal, reserve
+        As in `eligible`.
+
+    Returns
+    -------
+    Array of shape (groups,).
+
+    Raises
+    ------
+    UnknownName
+        For a rule; it is a ValueError too.
+    ValueError
+        For a rule or a reserve that needs units where they are unknown.
+    """
+    if rule not in RULES:
+        raise UnknownName("rule", rule, list(RULES))
+    if RULES[rule].needs_units:
+        _check_units(supply, f"rule {rule!r}", f"rule {', '.join(n for n, r in RULES.items() if not r.needs_units)}")
+    return np.where(eligible(supply, most_coal, reserve), np.maximum(RULES[rule].power(supply), 0.0), 0.0)
+
+
+def feeds_demand(
+    supply: Supply, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit"
+) -> np.ndarray:
+    """True where a group is eligible and has the demand by the rule.
+
+    Parameters
+    ----------
+    supply, demand_w
+        Of the groups, and the power asked for [W].
+    rule, most_coal, reserve
+        As in `power_by_rule_w`.
+
+    Returns
+    -------
+    Array of booleans of shape (groups,).
+    """
+    return power_by_rule_w(supply, rule, most_coal, reserve) >= demand_w
+
+
+@dataclass(frozen=True)
+class AvailablePower:
+    """Power at points; arrays of shape (n,).
+
+    latitude, longitude: of the points [degrees].
+    power_w: that a datacenter may have [W].
+    plants: sparse 0/1, shape (n, plants).
+    authority: balancing authority that has most of the plants' power.
+    radius_m: of the points' circles, where they are circles: those more than two radii apart share no plant.
+    limit: what decided the power, in words.
+    authority_caps: most power of all places of an authority together [W], by code.
+    """
+
+    latitude: np.ndarray
+    longitude: np.ndarray
+    power_w: np.ndarray
+    plants: csr_array
+    authority: np.ndarray
+    radius_m: float = np.inf
+    limit: np.ndarray = field(default_factory=lambda: np.array([], object))
+    authority_caps: Mapping[str, float] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.power_w)
+
+    def __getitem__(self, chosen: Any) -> "AvailablePower":
+        """The same of some points, by mask, index or slice."""
+        parts = ("latitude", "longitude", "power_w", "plants", "authority")
+        limit = self.limit[chosen] if len(self.limit) else self.limit
+        return replace(self, limit=limit, **{name: getattr(self, name)[chosen] for name in parts})
+
+
+def available_power(
+    points: Points,
+    rule: str = HEADROOM,
+    most_coal: float = 0.5,
+    reserve: str = "unit",
+    authority_caps: Mapping[str, float] | None = None,
+) -> AvailablePower:
+    """Power that a datacenter may have at each point: min(rule, bound of its authority).
+
+    Parameters
+    ----------
+    points
+        With their plants.
+    rule, most_coal, reserve
+        As in `power_by_rule_w`.
+    authority_caps
+        Bound of each authority by code [W], by default those of the points' grid; {} for none. An authority without one
+        is not bounded.
+
+    Returns
+    -------
+    `AvailablePower` in the order of the points.
+
+    Raises
+    ------
+    ValueError
+        As in `power_by_rule_w`.
+    """
+    by_rule_w = power_by_rule_w(points.supply, rule, most_coal, reserve)
+    authority = points.most_of("authority")
+    of_grid = published_caps() if points.grid.authority_caps is None else points.grid.authority_caps
+    caps = of_grid if authority_caps is None else authority_caps
+    here = {code: caps[code] for code in np.unique(authority).tolist() if code in caps}
+    bound_w = np.array([here.get(code, np.inf) for code in authority.tolist()], float)
+    limit = np.where(by_rule_w <= bound_w, _limit(points, rule), np.char.add("bound of ", authority)).astype(object)
+    return AvailablePower(
+        points.latitude,
+        points.longitude,
+        power_w=np.minimum(by_rule_w, bound_w),
+        plants=points.plants.astype(np.float32),
+        authority=authority,
+        radius_m=points.radius_m,
+        limit=limit,
+        authority_caps=here,
+    )
+
+
+def _limit(points: Points, rule: str) -> np.ndarray:
+    """What decides by a rule: of the default one the larger of the two that others use."""
+    if rule != HEADROOM:
+        return np.full(len(points), f"rule {rule!r}")
+    exports = mean_firm_w(points.supply) >= points.supply.load_w
+    return np.where(exports, "mean output of its plants", f"load within {show(points.radius_m, 'm')}")

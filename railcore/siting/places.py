@@ -1,0 +1,307 @@
+"""Places that have the power for a demand, in order: the nearest to a city first, or those with most power to spare."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from railcore.catalog import units
+from railcore.catalog.arguments import Count, Metres, Range, Watts, checked
+from railcore.network.globe import great_circle_distance
+from railcore.siting.areas import Area
+from railcore.siting.authorities import bound_words
+from railcore.siting.available_power import (
+    HEADROOM,
+    IGNORED_BY_ALL,
+    RULES,
+    AvailablePower,
+    available_power,
+    demand_warnings,
+    power_by_rule_w,
+)
+from railcore.siting.cities import nearest_city
+from railcore.siting.energy import electricity_prices, marginal_intensity
+from railcore.siting.grid import PowerGrid, state_of
+from railcore.siting.points import Points
+from railcore.siting.split_terms import Split
+
+
+class NoPlaces(ValueError):
+    """No place, or no k places together, feed the demand."""
+
+
+@checked
+@dataclass(frozen=True)
+class Survey:
+    """Which plants count, and how densely points are laid.
+
+    step_deg: between points [degrees].
+    oil: whether plants that burn oil count.
+    coal_basis, most_coal: share of coal, of "capacity" or "energy", from which it dominates a place.
+    reserve: largest producer that lines must replace: "unit", "site" or "none".
+    """
+
+    step_deg: Annotated[float, Range(0, 2, above_0=True)] = 0.25
+    oil: bool = True
+    coal_basis: Literal["capacity", "energy"] = "capacity"
+    most_coal: Annotated[float, Range(0, 1, above_0=True)] = 0.5
+    reserve: Literal["unit", "site", "none"] = "unit"
+
+    def points(self, grid: PowerGrid, radius_m: float, area: Area) -> Points:
+        """Points of a grid in an area, with the plants within the radius of each [m]."""
+        return area.points(grid, radius_m, self.step_deg, self.oil, self.coal_basis)
+
+    def power(self, points: Points, rule: str) -> AvailablePower:
+        """Power that a datacenter may have at each of them by a rule."""
+        return available_power(points, rule, self.most_coal, self.reserve)
+
+
+SURVEY, ANYWHERE = Survey(), Area()
+
+
+@dataclass(frozen=True)
+class FoundPlaces:
+    """Places for a demand; print it to read it.
+
+    demand_w, rule, area: what was asked.
+    points: all that the area has.
+    places: a row for each place, as `place_table` has it.
+    split: the places feed the demand together; None: each of them has it alone.
+    ways: of a split one row for every two, as `distances.pairwise_links`, with name and name_to.
+    warnings: what is odd.
+    """
+
+    demand_w: float
+    rule: str
+    area: Area
+    points: Points
+    places: pd.DataFrame
+    split: Split | None
+    ways: pd.DataFrame
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ignores(self) -> str:
+        """What the rule leaves out, and what every rule does."""
+        return f"{RULES[self.rule].ignores}; as every rule: {IGNORED_BY_ALL}"
+
+    @property
+    def summary(self) -> str:
+        """What was asked, in a line."""
+        demand, radius = units.show(self.demand_w, "W", 4), units.show(self.points.radius_m, "m")
+        count = units.counted(len(self.places), "places")
+        head = f"{count} for {demand}" if self.split is not None else f"{count}, each with {demand}"
+        return f"{head}, plants within {radius}; searched: {', '.join(self.area.words) or 'the whole country'}"
+
+    @property
+    def basis(self) -> list[str]:
+        """Sentences: the grid, the rule, the bound of authorities, and what is left out."""
+        grid = self.points.grid
+        return [
+            f"grid: {grid.name}",
+            f"rule {self.rule!r}: {RULES[self.rule].meaning}",
+            f"no place has more than its balancing authority: {bound_words(grid.authority_caps is not None)}",
+            f"it ignores {self.ignores}",
+        ]
+
+    @property
+    def map_layers(self) -> dict[str, Any]:
+        """Places, the links between them, a title and a note, as maps take them."""
+        notes = [self.points.grid.name, f"rule {self.rule!r} ignores {RULES[self.rule].ignores}", *self.warnings]
+        return {"places": self.places, "ways": self.ways, "title": self.summary, "note": "; ".join(notes)}
+
+    def shown(self) -> pd.DataFrame:
+        """The table of places as people read it."""
+        table, power = self.places, lambda column: [units.show(value, "W", 4) for value in self.places[column]]
+        columns = {"place": table["name"], "state": table["state"], "authority": table["authority"]}
+        if self.split is not None:
+            columns["carries"] = power("power_w")
+        columns |= {"available": power("available_w"), "limited by": table["limit"]}
+        if self.rule != HEADROOM:
+            columns[HEADROOM] = power("headroom_w")
+        if table["distance_m"].notna().any():
+            columns[f"from {self.area.place[0]}"] = [units.show(far, "m", 3) for far in table["distance_m"]]
+        columns |= {
+            "USD/kWh": (table["usd_per_J"] * units.kWh).map(
+                lambda price: "unknown" if price != price else f"{price:.3f}"
+            ),
+            "lines out": power("lines_w"),
+            "fuels": table["fuels"],
+        }
+        return pd.DataFrame(columns)
+
+    def __repr__(self) -> str:
+        shown = self.shown()
+        shown.index = range(1, len(shown) + 1)
+        lines = [self.summary, shown.to_string()]
+        if len(self.ways):
+            far = self.ways.loc[self.ways["distance_m"].idxmax()]
+            away = f"{units.show(far['distance_m'], 'm', 4)}, {units.show(far['delay_s'], 's', 3)} one way"
+            lines.append(f"farthest apart: {far['name']} and {far['name_to']}, {away}")
+        return "\n".join([*lines, *self.basis, *(f"warning: {text}" for text in self.warnings)])
+
+
+def place_table(
+    points: Points, power: AvailablePower, chosen: np.ndarray, carried_w: np.ndarray, area: Area, survey: Survey
+) -> pd.DataFrame:
+    """What is known of each chosen point.
+
+    Parameters
+    ----------
+    points, power
+        All points, and the power that may be had at them.
+    chosen, carried_w
+        Indices of the places, and what each carries [W].
+    area, survey
+        That were asked.
+
+    Returns
+    -------
+    A row for each place: place (index), name (nearest city), state, latitude, longitude, authority, interconnect,
+    radius_m, power_w (that it carries), available_w, limit (what decided it), headroom_w (by the default rule, NaN
+    where units are unknown), distance_m (to the asked city, else NaN), usd_per_J (that industry paid in the state),
+    carbon_kg_per_J (of idle plants), lines_w (that cross the circle), fuels (of all plants within it, by power).
+    """
+    here = points[chosen]
+    state = state_of(here.latitude, here.longitude)
+    known = not np.isnan(here.supply.largest_unit_w).any()
+    headroom_w = power_by_rule_w(here.supply, HEADROOM, survey.most_coal, survey.reserve) if known else np.nan
+    return pd.DataFrame(
+        {
+            "place": chosen,
+            "name": nearest_city(here.latitude, here.longitude),
+            "state": state,
+            "latitude": here.latitude,
+            "longitude": here.longitude,
+            "authority": power.authority[chosen],
+            "interconnect": here.interconnect,
+            "radius_m": points.radius_m,
+            "power_w": carried_w,
+            "available_w": power.power_w[chosen],
+            "limit": power.limit[chosen],
+            "headroom_w": headroom_w,
+            "distance_m": area.distance_m(here.latitude, here.longitude),
+            "usd_per_J": [electricity_prices().get(name, np.nan) for name in state],
+            "carbon_kg_per_J": marginal_intensity(points.grid, here.plants, survey.oil),
+            "lines_w": here.supply.interconnect_w,
+            "fuels": points.grid.fuel_mix(here.plants),
+        }
+    )
+
+
+def place_warnings(demand_w: float, places: pd.DataFrame, power: AvailablePower, rule: str) -> tuple[str, ...]:
+    """Texts for what is odd: a tiny demand, authorities without a bound, and a rule that leaves others' use out.
+
+    Parameters
+    ----------
+    demand_w, places
+        The demand [W], and `place_table`.
+    power, rule
+        Power at all points, and the rule that gave it.
+
+    Returns
+    -------
+    Sentences.
+    """
+    texts = list(demand_warnings(demand_w))
+    unbounded = sorted(set(places["authority"]) - set(power.authority_caps))
+    if unbounded:
+        texts.append(f"no bound is known of {', '.join(code or 'plants without an authority' for code in unbounded)}")
+    short = places["headroom_w"] < places["power_w"] * (1 - 1e-9)
+    if rule != HEADROOM and short.any():
+        left = ", ".join(
+            f"{row.name} ({units.show(row.headroom_w, 'W', 3)} of {units.show(row.power_w, 'W', 3)})"
+            for row in places[short].itertuples(index=False)
+        )
+        texts.append(f"rule {rule!r} does not take off all that others use: {HEADROOM} is less at {left}")
+    return tuple(texts)
+
+
+@checked
+def find_places(
+    grid: PowerGrid,
+    demand_w: Watts,
+    radius_m: Metres,
+    rule: str = HEADROOM,
+    k: Count = 10,
+    area: Area = ANYWHERE,
+    survey: Survey = SURVEY,
+    apart_m: Metres | None = None,
+) -> FoundPlaces:
+    """Places each of which has a demand alone, the best first: nearest to the asked city, else with most power.
+
+    Parameters
+    ----------
+    grid
+        Whose plants feed it.
+    demand_w
+        Power of the place [W].
+    radius_m
+        How far a plant may lie from its place [m].
+    rule
+        One of `available_power.RULES`, by default what is left of plants that run at call after what others use.
+    k
+        Most places of the list.
+    area
+        Where places may be, such as Area(near="Chicago", near_m=300e3) or Area(states=["IL"]). It holds for the place:
+        its plants may lie radius_m farther.
+    survey
+        Which plants count, and how densely points are laid.
+    apart_m
+        Least distance between two of the list [m], by default radius_m. They may share plants: each is alone.
+
+    Returns
+    -------
+    `FoundPlaces`, fewer than k where no more have the demand. No place has more than the bound of its balancing
+    authority, which the grid gives (`PowerGrid.authority_caps`).
+
+    Raises
+    ------
+    ValueError
+        As in `Area`, `points` and `available_power`: an area without places says which condition left how many, a
+        demand that no place meets how much the best has and what limits it.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> ohio = rc.Area(states=["OH"])
+    >>> places = rc.find_places(rc.load_grid(), "500 MW", "75 km", area=ohio, k=2)
+    >>> places.places[["name", "authority"]].to_dict("list")
+    {'name': ['48 km W of Lorain, OH', '24 km SW of Toledo, OH'], 'authority': ['PJM', 'PJM']}
+    """
+    points = survey.points(grid, radius_m, area)
+    power = survey.power(points, rule)
+    enough = np.flatnonzero(power.power_w >= demand_w * (1 - 1e-12))
+    if not len(enough):
+        raise NoPlaces(_none_has(demand_w, points, power, area))
+    spare, far = power.power_w[enough], area.distance_m(points.latitude[enough], points.longitude[enough])
+    order = enough[np.argsort(np.rint(-spare if area.near is None else far), kind="stable")]  # by watts, metres
+    chosen = _distinct(points, order, k, radius_m if apart_m is None else apart_m)
+    table = place_table(points, power, chosen, np.full(len(chosen), demand_w), area, survey)
+    warnings = place_warnings(demand_w, table, power, rule)
+    return FoundPlaces(demand_w, rule, area, points, table, None, pd.DataFrame(), warnings)
+
+
+def _distinct(points: Points, order: np.ndarray, k: int, apart_m: float) -> np.ndarray:
+    """The first k of some points in order that are apart from all before."""
+    chosen: list[int] = []
+    while len(order) and len(chosen) < k:
+        first = int(order[0])
+        chosen.append(first)
+        lat, lon = points.latitude, points.longitude
+        order = order[1:][great_circle_distance(lat[first], lon[first], lat[order[1:]], lon[order[1:]]) >= apart_m]
+    return np.array(chosen, int)
+
+
+def _none_has(demand_w: float, points: Points, power: AvailablePower, area: Area) -> str:
+    """A refusal that says how much the best place has, where, and what limits it."""
+    asked = f"no place has {units.show(demand_w, 'W', 4)}"
+    here = f"; searched: {units.counted(len(points), 'points')} {', '.join(area.words)}" if area.words else ""
+    remedy = "; lower the demand, raise the radius, or split it over several places"
+    if not len(points) or not power.power_w.max():
+        return f"{asked}: no point has any power to offer{here}{remedy}"
+    best = int(power.power_w.argmax())
+    name = nearest_city(points.latitude[[best]], points.longitude[[best]])[0]
+    most = units.show(float(power.power_w[best]), "W", 3)
+    return f"{asked}: the most is {most} at {name}, limited by: {power.limit[best]}{here}{remedy}"
