@@ -1,14 +1,13 @@
 """How many places have a demand: candidates that share no plant, by rule, radius and region."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from railcore.siting.available_power import HEADROOM, RULES, power_by_rule_w
+from railcore.siting.available_power import RULES, available_power, power_by_rule_w
 from railcore.siting.cities import nearest_city
 from railcore.siting.points import Points
 
@@ -108,55 +107,18 @@ def siting_sensitivity(
     return pd.DataFrame(rows, columns="radius_m rule oil region centres places exact best_w".split())
 
 
-@dataclass(frozen=True)
-class Room:
-    """Places of a radius that have a demand by a rule: how many, and the one with most power.
+def best_by_rule(points: Points, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
+    """Each rule with its formula, what it counts and ignores, and the most that one point has.
 
-    radius_m: [m].
-    places: that share no plant.
-    exact: whether `places` is exact or a lower bound (see `most_disjoint`).
-    near: city nearest to the candidate with most power.
-    best_w: its power by the rule.
-    after_load_w: what HEADROOM leaves of it [W].
+    Columns rule, radius_m, formula, meaning, ignores, most_of_one_place_w (by the rule alone), near (the nearest city),
+    within_its_authority_w (the most of one point with the bound of its authority).
     """
-
-    radius_m: float
-    places: int
-    exact: bool
-    near: str
-    best_w: float
-    after_load_w: float
-
-
-def room_for(candidates: Points, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> Room:
-    """How many candidates have a demand by a rule, and which one has most.
-
-    Parameters
-    ----------
-    candidates, demand_w
-        Points, and the power asked for [W].
-    rule, most_coal, reserve
-        As in `supply.power_by_rule_w`.
-
-    Returns
-    -------
-    `Room`.
-    """
-    power, left = (power_by_rule_w(candidates.supply, name, most_coal, reserve) for name in (rule, HEADROOM))
-    best = [int(power.argmax())]
-    near = str(nearest_city(candidates.latitude[best], candidates.longitude[best])[0])
-    count = most_disjoint(candidates.plants[np.flatnonzero(power >= demand_w)])
-    return Room(candidates.radius_m, *count, near, float(power[best[0]]), float(left[best[0]]))
-
-
-def best_by_rule(candidates: Points, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
-    """Each rule with its formula, what it counts and ignores, and the most that it lets one candidate have, and where.
-
-    Columns rule, radius_m, formula, meaning, ignores, most_of_one_place_w, near (the nearest city).
-    """
-    power = np.stack([power_by_rule_w(candidates.supply, name, most_coal, reserve) for name in RULES])
+    power = np.stack([power_by_rule_w(points.supply, name, most_coal, reserve) for name in RULES])
     best = power.argmax(axis=1)
-    rows = [(name, candidates.radius_m, rule.formula, rule.meaning, rule.ignores) for name, rule in RULES.items()]
+    bounded = [available_power(points, name, most_coal, reserve).power_w.max(initial=0.0) for name in RULES]
+    rows = [(name, points.radius_m, rule.formula, rule.meaning, rule.ignores) for name, rule in RULES.items()]
     return pd.DataFrame(rows, columns=["rule", "radius_m", "formula", "meaning", "ignores"]).assign(
-        most_of_one_place_w=power.max(axis=1), near=nearest_city(candidates.latitude[best], candidates.longitude[best])
+        most_of_one_place_w=power.max(axis=1),
+        near=nearest_city(points.latitude[best], points.longitude[best]),
+        within_its_authority_w=bounded,
     )

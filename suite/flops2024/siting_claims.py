@@ -13,8 +13,9 @@ from railcore.siting.authorities import authority_row, authority_table
 from railcore.siting.available_power import HEADROOM, RULES, AvailablePower, feeds_demand
 from railcore.siting.distances import distance_to_place
 from railcore.siting.grid import PowerGrid
+from railcore.siting.places import FoundPlaces, NoPlaces, Survey, find_places
 from railcore.siting.points import Points
-from suite.flops2024.counting import Region, Room, most_disjoint
+from suite.flops2024.counting import Region, most_disjoint
 from suite.flops2024.direct_lines import nearest_direct_line, places_near_line
 from suite.flops2024.nodes import PowerNodes
 from suite.flops2024.sitings import nearest_to_anchors, sitings_by_objective
@@ -139,7 +140,8 @@ def siting_account(
     Returns
     -------
     A row for each rule: demand_w, rule; single_places: places of the point's radius; washington_places: places within
-    100 km of Washington, D.C.; washington_nodes_<method>: the same of power nodes; western_candidates: candidates near
+    100 km of Washington, D.C.; washington_nodes_<method>: the same of power nodes, and washington_nodes: the most of
+    these; western_candidates: candidates near
     the intertie's northern end that have half of the demand, and western_best_w, the most that one of them has.
     """
     columns: dict[str, Any] = {
@@ -152,6 +154,8 @@ def siting_account(
         here = distance_to_place(group, WASHINGTON) <= NEARBY_M
         meets = [int((here & feeds_demand(group.supply, demand_w, rule, **asked)).sum()) for rule in RULES]
         columns[_NODE_COLUMN + group.method.replace(" ", "_")] = meets
+    ways = [counts for name, counts in columns.items() if name.startswith(_NODE_COLUMN)]
+    columns["washington_nodes"] = np.max(ways, axis=0) if ways else 0
     line = intertie(near.grid)
     west = places_near_line(near, line, demand_w / 2, anchors_m, **asked)
     west = west[west["end"] == line[f"{line['near']}_name"]]
@@ -176,7 +180,7 @@ def real_account(counted: Mapping[str, Any]) -> pd.DataFrame:
 
 def counts_on_real(real: pd.DataFrame, rule: str) -> dict[str, str]:
     """Words to put behind each count of the account: " (0 on the plants of X)", "" where `real_account` has no rows."""
-    columns = ("single_places", "washington_places", "western_candidates")
+    columns = ("single_places", "washington_nodes", "western_candidates")
     if real.empty:
         return dict.fromkeys(columns, "")
     row = real.set_index("rule").loc[rule]
@@ -314,7 +318,7 @@ def siting_values(low_w: float, high_w: float, rule: str, account: pd.DataFrame)
     table: dict[str, float | None] = dict.fromkeys(claims.ids(TABLE_1))
     return table | {
         SINGLE_SITE: float(siting.single_places),
-        NEAR_WASHINGTON: float(siting.washington_places),
+        NEAR_WASHINGTON: float(siting.washington_nodes),
         DATACENTERS: 1.0 if siting.single_places else fewest_even_parts(printed, low_w),
         NORTHWEST_HALF: int(low.loc[2, "northwest"]),
         VIABLE_AUTHORITIES: len(set(low.loc[1, "authorities"]) & set(high.loc[1, "authorities"])),
@@ -340,19 +344,41 @@ def siting_readings(
     Texts by claim, for `claims.record`.
     """
     siting, stored = account.set_index("rule").loc[rule], real[real["rule"] == rule]
-    others = {f"plants of {row.plants}": {NEAR_WASHINGTON: float(row.washington_places)} for row in stored.itertuples()}
-    for column in siting.index[siting.index.str.startswith(_NODE_COLUMN)]:
-        words = column.removeprefix(_NODE_COLUMN).replace("_", " ")
-        others[f"power nodes by {words}"] = {NEAR_WASHINGTON: float(siting[column])}
+    circles = "circles around any point, overlapping ones counted once"
+    others = {circles: {NEAR_WASHINGTON: float(siting.washington_places)}}
+    for _, row in stored.iterrows():
+        others[f"{circles}, on the plants of {row.plants}"] = {NEAR_WASHINGTON: float(row.washington_places)}
     parts = siting_values(high_w, high_w, rule, account)[DATACENTERS]  # the claim on the Northwest names its PUE
     return verdict_readings(
         ours,
         {
-            "circles around any point, on the plants of a synthetic grid": others,
+            "power nodes, as the document groups plants, by the kinder of two ways": others,
             "the lowest PUE": {"the highest": {DATACENTERS: parts}},
             "a single place is one point with its circle": {"PJM, which has it all by Table 1": {DATACENTERS: 1.0}},
         },
     )
+
+
+def _washington_nodes(account_row: pd.Series) -> dict[str, float]:
+    """Power nodes near Washington that have the demand, by the way of grouping: of a row of `siting_account`."""
+    counts = account_row.filter(like=_NODE_COLUMN)
+    return {name.removeprefix(_NODE_COLUMN).replace("_", " "): float(count) for name, count in counts.items()}
+
+
+def hours_words(authority: str) -> str:
+    """What single hours at hand say of an authority's disposable power D = max G - max L, "" where there are none.
+
+    In the hour of the largest demand L, G - L is at most D: max G is no less than G then. As reported both may be one
+    spike. Hours: data/measured/authority_hours.csv.
+    """
+    hours, peaks = pd.read_csv(files.data("measured/authority_hours.csv")), authority_row(authority)
+    hours, texts = hours[hours["authority"] == authority], []
+    for kind, words in (("raw", "with a spike in both"), ("clean", "without spikes")):
+        at = np.isclose(hours[f"demand_{kind}_mw"] * units.MW, peaks[f"peak_demand_{kind}_w"], rtol=1e-9, atol=0)
+        for row in hours[at].itertuples():
+            left_w = (row.net_generation_mw - getattr(row, f"demand_{kind}_mw")) * units.MW
+            texts.append(f"{words} at least {units.show(left_w, 'W', 4)}")
+    return f"; by the hour of largest demand it is {', '.join(texts)}" if texts else ""
 
 
 def siting_reasons(rule: str, account: pd.DataFrame, table: pd.DataFrame, real: pd.DataFrame) -> dict[str, str]:
@@ -378,24 +404,31 @@ def siting_reasons(rule: str, account: pd.DataFrame, table: pd.DataFrame, real: 
     ]
     on_real = counts_on_real(real, rule)
     west = account.set_index("rule").loc[rule, "western_candidates"]
-    near = account.loc[account["rule"] != rule, "washington_places"]
-    others = dict.fromkeys(f"{count:g}" for count in (near.min(), near.max()))
+    nodes = {"the synthetic grid": account, **{f"plants of {whose}": rows for whose, rows in real.groupby("plants")}}
+    by_way = [
+        f"on {whose} " + " and ".join(f"{count:g} by {way}" for way, count in _washington_nodes(of_rule).items())
+        for whose, rows in nodes.items()
+        for _, of_rule in rows[rows["rule"] == rule].iterrows()
+    ]
+    most = max(rows["washington_nodes"].max() for rows in nodes.values() if len(rows))
     places = zip(account["rule"], account["single_places"], strict=True)
     single = ", ".join(f"{name} {count}" for name, count in places if name != rule)
     result = {
         SINGLE_SITE: f"by the other rules {single}"
         + "".join(f"; by this rule {text}" for text in wider)
         + on_real["single_places"].replace(" (", "; ").removesuffix(")"),
-        NEAR_WASHINGTON: f"by the other rules {' to '.join(others)}",
+        NEAR_WASHINGTON: f"nodes: {'; '.join(by_way)}; by any rule at most {most:g}; that 'several' means two at least "
+        "is ours",
         DATACENTERS: "the least even parts that an eastern and a Northwest authority of Table 1 feed",
         NORTHWEST_HALF: "arithmetic on Table 1; on the grid, candidates near the intertie's northern end with a half, "
         f"by the rule {rule!r}: {west:g}{on_real['western_candidates']}",
     }
     for row in demand_side(printed_powers()).itertuples():
         result[f"{TABLE_1}.{row.authority.lower()}"] = (
-            "hourly generation of the two years is not at hand; with the largest demand the printed value means "
-            f"{units.show(row.implied_generation_clean_w, 'W', 4)} of generation, {row.implied_over_capacity:.0%} of "
-            f"the capacity of May 2023, and {units.show(row.implied_generation_raw_w, 'W', 4)} with raw demand"
+            f"no hourly generation of the two years is at hand{hours_words(row.authority)}; "
+            f"at the largest demand the printed value means {units.show(row.implied_generation_clean_w, 'W', 4)} of "
+            f"generation, {row.implied_over_capacity:.0%} of the capacity of May 2023, "
+            f"{units.show(row.implied_generation_raw_w, 'W', 4)} with raw demand"
         )
     return result
 
@@ -440,11 +473,38 @@ def that_have(count: float, noun: str, where: str = "", exact: bool = True) -> s
     return words if exact else f"at least {words}"
 
 
-def roomiest(room: Room) -> str:
-    """The place of a `Room` with its power by the rule, and what the load nearby leaves where that is less."""
-    most, left = (units.show(power, "W", 3) for power in (room.best_w, room.after_load_w))
-    after = f", after the load nearby {left}" if room.after_load_w < room.best_w * (1 - 1e-9) else ""
-    return f"{room.near} ({units.show(room.radius_m, 'm')} around it: {most}{after})"
+def places_or_why(
+    grid: PowerGrid, demand_w: float, radius_m: float, rule: str, survey: Survey
+) -> tuple[FoundPlaces | None, str]:
+    """Places that have a demand alone, and "", or None and why there are none.
+
+    Parameters
+    ----------
+    grid, demand_w, radius_m, rule, survey
+        As in `find_places`.
+
+    Returns
+    -------
+    (`FoundPlaces`, "") or (None, a sentence).
+    """
+    try:
+        return find_places(grid, demand_w, radius_m, rule, survey=survey), ""
+    except NoPlaces as error:
+        return None, str(error).partition("; lower")[0]
+
+
+def places_words(found: FoundPlaces | None, problem: str) -> str:
+    """The answer for a demand of one's own: how many places have it alone, and the first. problem: why there are none.
+
+    Sentences, as `places_or_why` gives them.
+    """
+    if found is None:
+        return f"{problem[:1].upper()}{problem[1:]}."
+    first, count = found.places.iloc[0], len(found.places)
+    least = "At least " if count > 1 else ""
+    alone = f"{least}{that_have(count, 'place')} {units.show(found.demand_w, 'W', 3)} alone"
+    power = units.show(first["available_w"], "W", 3)
+    return f"{alone}. The first is {first['name']} ({first['authority']}): {power}, limited by: {first['limit']}."
 
 
 def training_words(sited: pd.DataFrame, racks: int, wan: str) -> str:
