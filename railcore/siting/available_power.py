@@ -44,14 +44,14 @@ class Rule:
     needs_units: bool = False
 
 
-HEADROOM = "headroom"  # the rule by default: the one that takes off all that others use
+HEADROOM = "headroom"  # the rule by default: the least of all, since it takes off all that others use
 RULES = {
     HEADROOM: Rule(
-        "Σ f p − u − max(l, Σ f c p)",
-        "plants that run at call, the largest unit out, less what others have of them: the load within the radius at "
-        "the grid's peak, or what the plants give on average where that is more",
-        "load beyond the radius at its peak (the authority's bound has it), hours without water",
-        lambda supply: supply.idle_w - supply.largest_unit_w - np.maximum(supply.load_w - mean_firm_w(supply), 0.0),
+        "min(Σ f p − l, Σ f e p (1 − c)) − u",
+        "plants that run at call, the largest unit out: what the load within the radius leaves at the grid's peak, or "
+        "what plants that can buy more fuel do not sell on average, where that is less",
+        "load beyond the radius at its peak, but for the bound of the authority",
+        lambda supply: np.minimum(supply.firm_w - supply.load_w, supply.idle_fuelled_w) - supply.largest_unit_w,
         needs_units=True,
     ),
     "headroom after load": Rule(
@@ -89,11 +89,6 @@ RULES = {
 }
 IGNORED_BY_ALL = "gas pipelines, lines inside the radius, contracts of the plants, land and permits"
 _LEAST_DEMAND_W = 1e6  # less than any datacenter of these models draws
-
-
-def mean_firm_w(supply: Supply) -> Floats:
-    """What the plants that run at call give on average, by the capacity factor of each fuel: Σ f c p [W]."""
-    return supply.firm_w - supply.idle_w
 
 
 def demand_warnings(demand_w: float) -> tuple[str, ...]:
@@ -252,8 +247,12 @@ def available_power(
 
 
 def _limit(points: Points, rule: str) -> np.ndarray:
-    """What decides by a rule: of the default one the larger of the two that others use."""
+    """What decides by a rule: of the default one the smaller of its two parts."""
     if rule != HEADROOM:
         return np.full(len(points), f"rule {rule!r}")
-    exports = mean_firm_w(points.supply) >= points.supply.load_w
-    return np.where(exports, "mean output of its plants", f"load within {show(points.radius_m, 'm')}")
+    at_peak_w = points.supply.firm_w - points.supply.load_w
+    return np.where(
+        points.supply.idle_fuelled_w <= at_peak_w,
+        "what its plants sell on average",
+        f"load within {show(points.radius_m, 'm')}",
+    )
