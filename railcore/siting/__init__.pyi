@@ -11,6 +11,12 @@ from .available_power import feeds_demand as feeds_demand
 from .distances import pairwise_links as pairwise_links
 from .eia import balance_series as balance_series
 from .eia import plants as plants
+from .flexible_load import authority_flexible_headroom as authority_flexible_headroom
+from .flexible_load import curtailed_load as curtailed_load
+from .flexible_load import flexible_headroom as flexible_headroom
+from .flexible_load import headroom_table as headroom_table
+from .flexible_load import published_headroom as published_headroom
+from .flexible_load import stored_headroom as stored_headroom
 from .grid import load_grid as load_grid
 from .grid import state_outlines as state_outlines
 from .places import Survey as Survey
