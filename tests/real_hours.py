@@ -1,4 +1,4 @@
-"""Hours of balancing authorities as EIA published them, stored below RAILCORE_EIA_DIR, like `eia.balance_series`."""
+"""Hours of balancing authorities as EIA published them, stored below RAILCORE_EIA_DIR, like `siting.balance_series`."""
 
 import os
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from railcore.catalog.units import MW
+from railcore.siting import balance_series
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 
@@ -16,16 +17,11 @@ def demand_hours() -> pd.DataFrame:
     clean = read["demand_clean_mw"].astype("Float64").astype(float)
     raw = clean + read["raw_minus_clean_mw"].astype("Float64").astype(float)
     raw = raw.fillna(read["demand_raw_only_mw"].astype("Float64").astype(float))
-    return _series(read["ba"], read["utc_end"], demand_w=raw * MW, demand_clean_w=clean * MW)
+    columns = {"demand_w": raw * MW, "demand_clean_w": clean * MW}
+    code = read["ba"].astype(str).astype("category")
+    return pd.DataFrame({"authority": code, "hour_utc": read["utc_end"].astype("datetime64[s]"), **columns})
 
 
 def generation_hours() -> pd.DataFrame:
     """Net generation."""
-    read = pd.read_parquet(FOLDER / "ba_netgen_hourly_2019_2022.parquet")
-    made = read["net_gen_mw"].astype("Float64").astype(float)
-    return _series(read["ba"], read["utc"], net_generation_w=made * MW)
-
-
-def _series(code: pd.Series, hour: pd.Series, **columns: pd.Series) -> pd.DataFrame:
-    hours = pd.to_datetime(hour, utc=True).dt.tz_localize(None).astype("datetime64[s]")
-    return pd.DataFrame({"authority": code.astype(str).astype("category"), "hour_utc": hours, **columns})
+    return balance_series(FOLDER / "ba_netgen_hourly_2019_2022.parquet").drop(columns="demand_w")

@@ -1,13 +1,8 @@
-"""Balancing authorities: the embedded table, disposable power, and what the paper's Table 1 implies."""
-
-import os
-from pathlib import Path
+"""Balancing authorities: the embedded table, and what the paper's Table 1 implies."""
 
 import numpy as np
-import pandas as pd
 import pytest
-import real_hours
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.catalog import UnknownName
@@ -16,7 +11,6 @@ from railcore.siting import authorities
 from suite.flops2024 import siting_claims
 from suite.ledger import claims
 
-FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 CODES = ("PJM", "SRP", "NEVP", "BPAT")
 PRINTED = {code: claims.paper_value(f"flops2024.table1.{code.lower()}") * MW for code in CODES}
 
@@ -41,59 +35,6 @@ def test_an_unknown_authority_is_refused_with_the_nearest():
     ):
         with pytest.raises(UnknownName):
             use({"XYZ": 1e9})
-
-
-def frame(authority, generation, demand, start="2023-01-01"):
-    at = pd.date_range(start, periods=len(generation), freq="h")
-    columns = {"demand_w": demand, "net_generation_w": generation}
-    return pd.DataFrame({"authority": authority, "hour_utc": at, **columns})
-
-
-def series(hours=24 * 30, spike=0.0):
-    t = np.arange(hours)
-    demand = 3000 + 500 * np.sin(2 * np.pi * t / 24)
-    generation = 4000 + 500 * np.sin(2 * np.pi * (t - 2) / 24)
-    for values in (demand, generation):
-        values[100] += spike
-    return frame("SRP", generation * MW, demand * MW)
-
-
-def test_disposable_power_is_the_difference_of_the_two_maxima():
-    row = authorities.disposable_power(series()).iloc[0]
-    assert row["disposable_raw_w"] == row["disposable_clean_w"] == pytest.approx(1000 * MW)
-    assert (row["generation_raw_w"], row["demand_raw_w"], row["demand_spikes"]) == (4500 * MW, 3500 * MW, 0)
-    with pytest.raises(ValueError, match=r"no column 'net_generation_w'.*pandas\.concat"):
-        authorities.disposable_power(series().drop(columns="net_generation_w"))
-
-
-def test_the_authority_with_most_to_give_is_first():
-    smaller, equal = series().assign(authority="AEC"), series().assign(authority="ZZZ")
-    smaller["net_generation_w"] -= 500 * MW
-    found = authorities.disposable_power(pd.concat([smaller, equal, series()], ignore_index=True))
-    assert found["authority"].tolist() == ["SRP", "ZZZ", "AEC"]
-
-
-@settings(max_examples=15)
-@given(st.floats(5e4, 1e6), st.booleans())
-def test_a_spike_moves_the_raw_value_and_not_the_clean_one(spike, in_demand):
-    both = authorities.disposable_power(series(spike=spike)).iloc[0]
-    assert both["disposable_clean_w"] == pytest.approx(1000 * MW)
-    assert (both["demand_spikes"], both["generation_spikes"]) == (1, 1)
-    one = series()
-    column, sign = ("demand_w", -1) if in_demand else ("net_generation_w", 1)
-    one.loc[100, column] += spike * MW
-    found = authorities.disposable_power(one).iloc[0]
-    assert sign * found["disposable_raw_w"] > 0.9 * spike * MW
-    assert found["disposable_clean_w"] == pytest.approx(1000 * MW)
-
-
-def test_demand_and_generation_may_come_on_rows_of_their_own_and_in_any_order():
-    whole = pd.concat([series(spike=9e4), frame("AEC", [np.nan] * 3, [np.nan] * 3)], ignore_index=True)
-    parts = [whole.drop(columns="net_generation_w"), whole.drop(columns="demand_w")]
-    apart = pd.concat(parts).sample(frac=1, random_state=2)
-    found = authorities.disposable_power(apart)
-    pd.testing.assert_frame_equal(found, authorities.disposable_power(whole), check_dtype=False)
-    assert np.isnan(found.set_index("authority").loc["AEC", "disposable_raw_w"])
 
 
 def test_what_the_printed_values_imply():
@@ -160,22 +101,3 @@ def test_a_demand_that_nobody_meets():
     assert np.isnan(siting_claims.fewest_even_parts(PRINTED, 900 * GW))
     # each feeds one of three parts, and nobody the third
     assert np.isnan(siting_claims.fewest_even_parts({"PJM": 1.4 * GW, "BPAT": 1.4 * GW}, 4 * GW))
-
-
-@pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")
-def test_real_hours_give_raw_and_clean_side_by_side():
-    rows = pd.concat([real_hours.demand_hours(), real_hours.generation_hours()])
-    window = rows[rows["hour_utc"].between("2022-10-08 01:00", "2024-10-08")]
-    found = authorities.disposable_power(window).set_index("authority")
-    table = authorities.authority_table().set_index("authority")
-    known = table.index[table["peak_demand_clean_w"].notna()]
-    assert (found.loc[known, "demand_raw_w"] == table.loc[known, "peak_demand_raw_w"]).all()
-    cleaned = window.groupby("authority", observed=True)["demand_clean_w"].max()
-    assert (cleaned[known] == table.loc[known, "peak_demand_clean_w"]).all()
-    # Generation is at hand to 3 January 2023 alone: 87 days, in which the six have no spike.
-    few = rows[rows["hour_utc"].between("2022-10-08 01:00", "2023-01-03")]
-    short = authorities.disposable_power(few).set_index("authority")
-    six = short[short["generation_raw_w"].notna()]
-    assert set(six.index) == {"PJM", "MISO", "ERCO", "ISNE", "CISO", "EPE"}
-    assert (six["disposable_raw_w"] == six["disposable_clean_w"]).all()
-    assert six.loc["PJM", "disposable_raw_w"] == pytest.approx(1742 * MW)

@@ -1,21 +1,20 @@
 """What a user brings of EIA's: workbooks, six-month files and Parquet written here, and real files where at hand."""
 
 import os
+import sys
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
-import real_hours
 from hypothesis import given
 from hypothesis import strategies as st
 from openpyxl import Workbook
 
-from railcore import catalog
+from railcore import catalog, siting
 from railcore.catalog.units import MW
-from railcore.siting import authorities, eia
-from railcore.siting.grid import REQUIRED_COLUMNS, load_grid
+from railcore.siting import eia
+from railcore.siting.grid import REQUIRED_COLUMNS, load_grid, with_unit_sizes
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 real = pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")
@@ -37,7 +36,7 @@ Energy Source Code|Prime Mover Code|Status|Latitude|Longitude
 )
 
 
-def workbook(tmp_path, rows=ROWS, header=HEADER, titles=2, sheet="Operating", note=True):
+def workbook(tmp_path, rows=ROWS, header=HEADER, titles=2, sheet="Operating", note=True, planned=()):
     book = Workbook()
     page = book.active
     page.title = sheet
@@ -48,13 +47,17 @@ def workbook(tmp_path, rows=ROWS, header=HEADER, titles=2, sheet="Operating", no
     if note:
         page.append([])
         page.append(["NOTES: Capacity from facilities of 1 MW and more."])
+    if planned:
+        page = book.create_sheet("Planned")
+        for row in planned:
+            page.append(list(row))
     path = tmp_path / "may_generator2023.xlsx"
     book.save(path)
     return path
 
 
 def test_a_workbook_becomes_plants_by_site_and_fuel(tmp_path):
-    found = eia.plants(workbook(tmp_path))
+    found = siting.plants(workbook(tmp_path))
     rows = found.set_index(["sub_id", "fuel"])
     assert sorted(rows.index) == [(10, "hydro"), (11, "gas"), (12, "wind_offshore"), (15, "nuclear")]
     bend = rows.loc[(10, "hydro")]
@@ -70,23 +73,24 @@ def test_a_workbook_becomes_plants_by_site_and_fuel(tmp_path):
 
 def test_storage_counts_as_other_where_it_is_asked_for(tmp_path):
     path = workbook(tmp_path)
-    without, also = eia.plants(path), eia.plants(path, storage=True)
+    without, also = siting.plants(path), siting.plants(path, storage=True)
     assert also["power_w"].sum() - without["power_w"].sum() == 70 * MW
     assert set(also[~also["fuel"].isin(without["fuel"])]["fuel"]) == {"other"}
 
 
 @pytest.mark.parametrize("titles", [0, 1, 2, 5])
 def test_the_header_is_found_by_its_names_in_any_spelling_of_the_years(tmp_path, titles):
-    expected = eia.plants(workbook(tmp_path))
+    expected = siting.plants(workbook(tmp_path))
     other = {"Plant State": "State", "Plant ID": "Plant  Code", "Status": "STATUS", "Latitude": " latitude"}
     header = [other.get(name, name.replace(" Capacity (MW)", " Capacity\n(Megawatts)")) for name in HEADER]
     header = [name.replace("\n(Megawatts)", " (MW)") for name in header]
-    found = eia.plants(workbook(tmp_path, header=header, titles=titles))
+    found = siting.plants(workbook(tmp_path, header=header, titles=titles))
     pd.testing.assert_frame_equal(found, expected)
 
 
 def change(row, **cells):
-    values = dict(zip(HEADER, row, strict=True)) | {name.replace("_", " "): value for name, value in cells.items()}
+    spelled = {name.replace(" ", "_").removesuffix("_(MW)"): name for name in HEADER}
+    values = dict(zip(HEADER, row, strict=True)) | {spelled[name]: value for name, value in cells.items()}
     return tuple(values[name] for name in HEADER)
 
 
@@ -96,32 +100,99 @@ def change(row, **cells):
         (ROWS, [n.replace("Summer Capacity (MW)", "Summer Capacity (kW)") for n in HEADER], "is in kw, expected mw"),
         (ROWS, [n.replace("Latitude", "Lat.") for n in HEADER], "no column 'Latitude'"),
         (ROWS, [n.replace("Plant ID", "Site") for n in HEADER], "none of its first 20 rows has the columns 'Plant ID'"),
-        (
-            [change(ROWS[0], Balancing_Authority_Code="BPTA")],
-            HEADER,
-            "balancing authority 'BPTA' does not exist.*'BPAT'",
-        ),
-        ([change(ROWS[0], Energy_Source_Code="XYZ")], HEADER, "energy source 'XYZ' is unknown"),
-        ([change(ROWS[0], Longitude=121.1)], HEADER, r"plant 10 \(Bend\).*longitude 121.1 is outside"),
-        ([change(ROWS[0], Latitude="north")], HEADER, "'Latitude' holds 'north', expected a number"),
+        ([change(ROWS[0], Net_Summer_Capacity="many")], HEADER, "holds 'many', expected a number"),
         ([ROWS[6]], HEADER, "no plant is left.*outside the contiguous states"),
     ],
 )
 def test_a_workbook_that_is_wrong_is_refused_by_name(tmp_path, rows, header, message):
     with pytest.raises(ValueError, match=r"may_generator2023\.xlsx.*" + message):
-        eia.plants(workbook(tmp_path, rows=rows, header=header, note=False))
+        siting.plants(workbook(tmp_path, rows=rows, header=header, note=False))
+
+
+UNUSABLE = {
+    "1 row of an unknown balancing authority, 590 MW; the first is plant 14 (Gap, authority BPTA)": {
+        "Balancing_Authority_Code": "BPTA"
+    },
+    "1 row of an unknown energy source, 590 MW; the first is plant 14 (Gap, energy XYZ)": {"Energy_Source_Code": "XYZ"},
+    "1 row outside the contiguous states, 590 MW; the first is plant 14 (Gap, state ZZ)": {"Plant_State": "ZZ"},
+    "1 row at coordinates outside the contiguous states, 590 MW; the first is plant 14 (Gap, latitude 40.0, longitude "
+    "84.0)": {"Longitude": 84.0},
+    "1 row without coordinates, 590 MW; the first is plant 14 (Gap)": {"Latitude": "north"},
+    "1 row without power, 0 W; the first is plant 14 (Gap)": {"Net_Summer_Capacity": 0},
+    "1 row without a plant's code, 590 MW; the first is plant <NA> (Gap)": {"Plant_ID": "x"},
+    "1 row out of service, 590 MW; the first is plant 14 (Gap)": {"Status": "(OS) Out of service"},
+    "1 row of unknown status, 590 MW; the first is plant 14 (Gap)": {"Status": "running"},
+}
+
+
+@pytest.mark.parametrize("said", UNUSABLE)
+def test_one_row_that_cannot_be_used_costs_itself_alone(tmp_path, said):
+    placed = change(ROWS[7], Latitude=40.0, Longitude=-84.0)
+    others, all_used = (siting.plants(workbook(tmp_path, rows=rows)) for rows in (ROWS[8:], [ROWS[8], placed]))
+    assert others.attrs["warnings"] == all_used.attrs["warnings"] == () and len(all_used) == len(others) + 1
+    found = siting.plants(workbook(tmp_path, rows=[change(placed, **UNUSABLE[said]), ROWS[8]]))
+    pd.testing.assert_frame_equal(found, others)
+    assert found.attrs["warnings"] == (f"left out: {said}",)
+
+
+DATED = (*HEADER, "Planned Retirement Month", "Planned Retirement Year")
+PLANNED = (*HEADER, "Planned Operation Month", "Planned Operation Year")
+
+
+def dated_workbook(tmp_path):
+    operating = [(*ROWS[8], 6, 2027), (*change(ROWS[8], Generator_ID=2), "", 2028), (*ROWS[0], " ", " ")]
+    new = {code: change(ROWS[5], Status=f"({code}) text", Net_Summer_Capacity=mw) for code, mw in STAGES.items()}
+    planned = [(*row, 7, 2027) for row in new.values()] + [(*new["U"], "", 2027), (*new["U"], 1, 2031)]
+    return workbook(tmp_path, rows=operating, header=DATED, planned=[PLANNED, *planned])
+
+
+STAGES = {"U": 1, "V": 2, "TS": 4, "P": 8, "L": 16, "T": 32}  # MW
+
+
+@pytest.mark.parametrize(
+    ("as_of", "nuclear_mw", "wind_mw"),
+    [
+        ("", 1760, 0),
+        ("2027-05", 1760, 0),
+        ("2027-06", 880, 0),
+        ("2027-07", 880, 7),
+        ("2027-12", 880, 8),
+        ("2028-01", 0, 8),
+        ("2031-01", 0, 9),
+    ],
+)
+def test_units_that_retire_go_and_those_under_construction_come(tmp_path, as_of, nuclear_mw, wind_mw):
+    found = siting.plants(dated_workbook(tmp_path), as_of=as_of)
+    power = found.groupby("fuel")["power_w"].sum()
+    assert power.get("nuclear", 0.0) == nuclear_mw * MW and power.get("wind_offshore", 0.0) == wind_mw * MW
+    assert power["hydro"] == 110 * MW
+    said = " ".join(found.attrs["warnings"])
+    assert ("to retire by then" in said) == (nuclear_mw < 1760) and ("counted: " in said) == (wind_mw > 0)
+    assert ("3 rows not under construction, 56 MW" in said) == bool(as_of)
+
+
+def test_a_month_that_is_none_and_a_file_without_dates_are_refused(tmp_path):
+    for as_of in ("2027", "2027-13", "June 2027"):
+        with pytest.raises(ValueError, match=r"as_of is .* expected a month"):
+            siting.plants(dated_workbook(tmp_path), as_of=as_of)
+    with pytest.raises(ValueError, match="no sheet 'Planned'"):
+        siting.plants(workbook(tmp_path), as_of="2027-06")
+    with pytest.raises(ValueError, match="no column 'Planned Retirement Year'"):
+        siting.plants(workbook(tmp_path, planned=[PLANNED, (*ROWS[5], 1, 2027)]), as_of="2027-06")
+    with pytest.raises(ValueError, match=r"plants\.csv: as_of needs the dates"):
+        siting.plants(plant_table(tmp_path), as_of="2027-06")
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no sheet 'Operating'; it has Planned"):
-        eia.plants(workbook(tmp_path, sheet="Planned"))
+        siting.plants(workbook(tmp_path, sheet="Planned"))
     (tmp_path / "text.xlsx").write_text("no workbook")
     (tmp_path / "empty.csv").write_text("")
     for read, name, said in (
-        (eia.plants, "text.xlsx", r"text\.xlsx: cannot be read as a workbook"),
-        (eia.plants, "none.xlsx", "is no file"),
-        (eia.plants, "empty.csv", r"empty\.csv"),
-        (eia.balance_series, "empty.csv", r"empty\.csv"),
+        (siting.plants, "text.xlsx", r"text\.xlsx: cannot be read as a workbook"),
+        (siting.plants, "none.xlsx", "is no file"),
+        (siting.plants, "empty.csv", r"empty\.csv"),
+        (siting.balance_series, "empty.csv", r"empty\.csv"),
     ):
         with pytest.raises(ValueError, match=said):
             read(tmp_path / name)
@@ -140,20 +211,77 @@ def plant_table(tmp_path, **change):
 
 
 def test_the_csv_form_becomes_plants_too(tmp_path):
-    found = eia.plants(plant_table(tmp_path)).set_index("fuel")
+    found = siting.plants(plant_table(tmp_path)).set_index("fuel")
     assert dict(found["power_w"]) == {"coal": 500.5 * MW, "other": 6 * MW}
     assert found.loc["other", "largest_unit_w"] == 5 * MW and set(found["interconnect"]) == {"Eastern"}
-    assert eia.plants(plant_table(tmp_path, state="OH")).equals(eia.plants(plant_table(tmp_path)))
-    blank = eia.plants(plant_table(tmp_path, ba="", nerc="WECC"))
+    assert siting.plants(plant_table(tmp_path, state="OH")).equals(siting.plants(plant_table(tmp_path)))
+    blank = siting.plants(plant_table(tmp_path, ba="", nerc="WECC"))
     assert set(blank["interconnect"]) == {"Western"} and set(blank["authority"]) == {""}
-    texas = eia.plants(plant_table(tmp_path, ba="", nerc="TRE"))
+    texas = siting.plants(plant_table(tmp_path, ba="", nerc="TRE"))
     assert set(texas["interconnect"]) == {"Texas"}
     with pytest.raises(ValueError, match=r"plants\.csv: no column 'coal_mw'"):
-        eia.plants(plant_table(tmp_path, coal_mw=None))
+        siting.plants(plant_table(tmp_path, coal_mw=None))
     with pytest.raises(ValueError, match=r"plants\.csv: column 'fusion_mw' is of an unknown fuel"):
-        eia.plants(plant_table(tmp_path, fusion_mw=3.0))
+        siting.plants(plant_table(tmp_path, fusion_mw=3.0))
     with pytest.raises(ValueError, match=r"plants\.csv: column 'coal_kw' is in kw, expected mw"):
-        eia.plants(plant_table(tmp_path, coal_mw=None, coal_kw=500500))
+        siting.plants(plant_table(tmp_path, coal_mw=None, coal_kw=500500))
+
+
+def test_a_table_without_generators_has_units_of_the_largest_size_of_their_fuel(tmp_path):
+    size = catalog.item("fuels", "nuclear")["largest_unit"]
+    found = siting.plants(plant_table(tmp_path, nuclear_mw=3937.0, gas_mw=44.0)).set_index("fuel")
+    assert (found.loc["nuclear", "units"], found.loc["nuclear", "largest_unit_w"]) == (3, size)
+    assert (found.loc["gas", "units"], found.loc["gas", "largest_unit_w"]) == (1, 44 * MW)
+    assert sum("units are not given" in text for text in found.attrs["warnings"]) == 1
+    assert not any("units" in text for text in siting.plants(workbook(tmp_path)).attrs["warnings"])
+
+
+@given(st.sampled_from(catalog.names("fuels")), st.floats(1e3, 1e11))
+def test_units_are_the_fewest_that_their_size_allows(fuel, power):
+    made = with_unit_sizes(pd.DataFrame({"fuel": [fuel], "power_w": [power]})).iloc[0]
+    size = catalog.item("fuels", fuel)["largest_unit"]
+    assert made["largest_unit_w"] == min(power, size)
+    assert (made["units"] - 1) * size < power and made["units"] * size >= power * (1 - 1e-9)
+
+
+def test_units_stay_where_they_are_given_and_are_unknown_where_their_fuel_is():
+    table = pd.DataFrame({"fuel": ["gas", "fusion"], "power_w": [2e9, 2e9]})
+    made = with_unit_sizes(table)
+    assert made["largest_unit_w"].isna().tolist() == [False, True] and made["units"].tolist() == [3, 1]
+    assert "no largest_unit of fusion" in made.attrs["warnings"][-1] and "units" not in table
+    assert with_unit_sizes(table.assign(largest_unit_w=5e8))["units"].tolist() == [4, 4]
+    whole = table.assign(largest_unit_w=5e8, units=9)
+    assert with_unit_sizes(whole).equals(whole)
+    exact = 3 * catalog.item("fuels", "gas")["largest_unit"]
+    for power in (exact, exact * (1 + 1e-12)):  # no unit more for a last bit
+        assert with_unit_sizes(table.assign(power_w=power))["units"][0] == 3
+
+
+def test_parquet_is_read_as_the_other_forms_are(tmp_path):
+    def parquet(table, name="plants.parquet"):
+        table.to_parquet(tmp_path / name)
+        return tmp_path / name
+
+    by_fuel = plant_table(tmp_path, name="", nuclear_mw=5.0)
+    pd.testing.assert_frame_equal(siting.plants(parquet(pd.read_csv(by_fuel))), siting.plants(by_fuel))
+    generators = pd.DataFrame(ROWS, columns=HEADER)
+    generators.to_csv(tmp_path / "generators.csv", index=False)
+    for path in (parquet(generators), tmp_path / "generators.csv"):
+        pd.testing.assert_frame_equal(siting.plants(path), siting.plants(workbook(tmp_path)))
+    hours = six_months(tmp_path)
+    found = siting.balance_series(parquet(pd.read_csv(hours), "hours.parquet"))
+    pd.testing.assert_frame_equal(found, siting.balance_series(hours))
+
+
+def test_without_pyarrow_parquet_is_refused_with_the_remedy(tmp_path, monkeypatch):
+    (tmp_path / "x.parquet").write_bytes(b"PAR")
+    for read in (siting.plants, siting.balance_series):
+        with pytest.raises(ValueError, match=r"x\.parquet: cannot be read as Parquet"):
+            read(tmp_path / "x.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for read in (siting.plants, siting.balance_series):
+        with pytest.raises(ValueError, match=r"x\.parquet: Parquet needs pyarrow: pip install"):
+            read(tmp_path / "x.parquet")
 
 
 def test_every_fuel_that_codes_name_is_in_the_catalog_or_storage():
@@ -186,7 +314,7 @@ def six_months(tmp_path, hours=30, name="EIA930_BALANCE_2023_Jan_Jun.csv", start
 
 
 def test_a_balance_file_becomes_a_long_series_in_watts(tmp_path):
-    found = eia.balance_series(six_months(tmp_path))
+    found = siting.balance_series(six_months(tmp_path))
     assert len(found) == 60 and list(found["authority"].cat.categories) == ["NEVP", "SRP"]
     first = found[found["authority"] == "SRP"].iloc[0]
     assert first["hour_utc"] == pd.Timestamp("2023-01-01 06:00")
@@ -207,90 +335,31 @@ def test_a_balance_file_becomes_a_long_series_in_watts(tmp_path):
 )
 def test_a_balance_file_that_is_wrong_is_refused_by_name(tmp_path, more, message):
     with pytest.raises(ValueError, match=r"EIA930_BALANCE_2023_Jan_Jun\.csv.*" + message):
-        eia.balance_series(six_months(tmp_path, **more))
+        siting.balance_series(six_months(tmp_path, **more))
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "America/New_York"])
+def test_a_plain_table_of_hours_may_have_one_total(tmp_path, zone):
+    at = pd.date_range("2023-01-01 06:00", periods=3, freq="h", tz="UTC").tz_convert(zone)
+    table = pd.DataFrame({"ba": ["PJM"] * 3, "utc": at, "net_gen_mw": pd.array([5, None, 7], "Int32")})
+    table.to_parquet(tmp_path / "hours.parquet")
+    found = siting.balance_series(tmp_path / "hours.parquet")
+    assert list(found["hour_utc"]) == list(pd.date_range("2023-01-01 06:00", periods=3, freq="h"))
+    assert found["net_generation_w"].tolist()[::2] == [5 * MW, 7 * MW] and found["net_generation_w"].isna().sum() == 1
+    assert found["demand_w"].isna().all() and list(found["authority"]) == ["PJM"] * 3
+    table.rename(columns={"net_gen_mw": "demand_mw"}).to_csv(tmp_path / "hours.csv", index=False)
+    again = siting.balance_series(tmp_path / "hours.csv")
+    pd.testing.assert_series_equal(again["demand_w"], found["net_generation_w"], check_names=False)
+    table[["ba", "utc"]].to_csv(tmp_path / "hours.csv", index=False)
+    with pytest.raises(ValueError, match="no column 'Demand"):
+        siting.balance_series(tmp_path / "hours.csv")
 
 
 def test_a_balance_file_without_rows_and_no_file_at_all_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no rows below the header"):
-        eia.balance_series(six_months(tmp_path, hours=0))
+        siting.balance_series(six_months(tmp_path, hours=0))
     with pytest.raises(ValueError, match="paths is empty"):
-        eia.balance_series()
-
-
-def load(hours=24 * 60, seed=1):
-    """Demand with days, a slow season and noise [MW]."""
-    t = np.arange(hours)
-    season = 1 + 0.2 * np.sin(2 * np.pi * t / 2000)
-    return 4000 * season * (1 + 0.25 * np.sin(2 * np.pi * t / 24)) + 40 * np.random.default_rng(seed).normal(size=hours)
-
-
-def spikes(values):
-    """Hours that the rule marks, of series in rows or of one."""
-    rows = np.atleast_2d(values)
-    frame = pd.concat([series(row, code=f"{i:03d}") for i, row in enumerate(rows)])
-    return authorities.screen_spikes(frame)["demand_spike"].to_numpy().reshape(np.shape(values))
-
-
-@given(st.integers(0, 24 * 60 - 5), st.sampled_from([-1.0, 0.0, 2.0, 17.0]), st.integers(1, 4), st.floats(1e-3, 1e6))
-def test_a_spike_is_found_wherever_it_stands_at_any_scale(at, factor, length, scale):
-    values = load()
-    values[at : at + length] *= factor
-    wanted = np.zeros(len(values), bool)
-    wanted[at : at + length] = True
-    np.testing.assert_array_equal(spikes(values * scale), wanted)
-
-
-def test_the_rule_is_local_and_deterministic_and_takes_series_in_rows():
-    values = load()
-    values[500] *= 5
-    both = spikes(np.array([values, load(seed=2)]))
-    np.testing.assert_array_equal(both[0], spikes(values))
-    assert both.sum() == 1 and both[0, 500]
-    gap = values.copy()
-    gap[100:110] = np.nan
-    np.testing.assert_array_equal(spikes(gap), both[0])
-    long = load()
-    long[300:400] *= 0.1  # two days and longer move the level: the docstring says so
-    assert not spikes(long)[330:370].any()
-
-
-def series(values, code="SRP", start="2023-01-01"):
-    at = pd.date_range(start, periods=len(values), freq="h")
-    return pd.DataFrame({"authority": code, "hour_utc": at, "demand_w": np.asarray(values) * MW})
-
-
-def test_quality_counts_what_is_missing_doubled_and_wrong():
-    values = load(hours=24 * 20)
-    values[200] = 90000
-    values[50] = np.nan
-    one = series(values).drop(index=[10, 11])
-    again = one[one["hour_utc"].isin(one["hour_utc"].iloc[[20, 21, 22]])].copy()
-    again.iloc[0, 2] += 5 * MW
-    blank = again.iloc[[1]].assign(demand_w=np.nan)
-    two = series(load(hours=5, seed=3), code="PJM", start="2023-01-03")
-    none = series([np.nan] * 4, code="AEC")
-    found = authorities.data_quality(pd.concat([one, again, blank, two, none])).set_index("authority")
-    srp = found.loc["SRP"]
-    assert (srp["hours"], srp["missing"], srp["duplicated"], srp["differing"], srp["spikes"]) == (477, 3, 3, 1, 1)
-    assert srp["first"] == pd.Timestamp("2023-01-01") and srp["last"] == pd.Timestamp("2023-01-20 23:00")
-    assert list(found.loc["PJM", ["hours", "missing", "duplicated", "spikes"]]) == [5, 0, 0, 0]
-    assert list(found.loc["AEC", ["hours", "missing", "spikes"]]) == [0, 4, 0]
-
-
-def test_a_spike_among_doubled_hours_is_found_in_either_row_and_in_any_order():
-    one = series(load(hours=24 * 20))
-    wrong = one.iloc[[100]].assign(demand_w=9e11)
-    for rows in (pd.concat([one, wrong]), pd.concat([wrong, one]).sample(frac=1, random_state=0)):
-        found = authorities.screen_spikes(rows)
-        assert list(found.loc[found["demand_spike"], "demand_w"]) == [9e11]
-        assert np.isnan(found.loc[found["demand_spike"], "demand_screened_w"]).all()
-
-
-def test_cleaned_keeps_the_rest_and_says_what_it_needs():
-    frame = series(load()).assign(net_generation_w=series(load(seed=5))["demand_w"])
-    found = authorities.screen_spikes(frame)
-    pd.testing.assert_series_equal(found["demand_screened_w"], frame["demand_w"], check_names=False)
-    assert {"net_generation_screened_w", "net_generation_spike"} <= set(found) and "demand_spike" not in frame
+        siting.balance_series()
 
 
 def grid_file(name):
@@ -314,31 +383,30 @@ def test_every_region_of_the_embedded_grid_has_a_lead():
 
 
 @real
-def test_recall_and_false_positives_of_our_rule():
-    screened = authorities.screen_spikes(real_hours.demand_hours())
-    clean = screened["demand_clean_w"].to_numpy()
-    off = np.abs(screened["demand_w"].to_numpy() - clean)
-    found, some = screened["demand_spike"].to_numpy(), clean > 0
-    large = some & (off > 0.5 * clean)
-    same = some & (off <= 0.05 * clean)
-    outside = large & ~screened["authority"].isin(["LDWP", "SPA", "TEPC"]).to_numpy()
-    assert large.sum() > 800 and (found & same).sum() / same.sum() < 3e-4
-    # LDWP and TEPC report wrong for longer than the level's two days; SPA's demand is some tens of MW.
-    assert (found & large).sum() / large.sum() > 0.45
-    assert (found & outside).sum() / outside.sum() > 0.9
-    peak = screened.groupby("authority", observed=True)["demand_clean_w"].transform("max").to_numpy()
-    above = some & (screened["demand_w"].to_numpy() > 1.05 * peak)
-    assert above.sum() == 61 and (found & above).sum() == 60
-
-
-@real
 def test_real_plants_have_the_capacity_of_the_table():
-    every = eia.plants(FOLDER / "plants.csv.gz", storage=True)
+    every = siting.plants(FOLDER / "plants.csv.gz", storage=True)
     table = pd.read_csv(grid_file("balancing_authorities.csv"), index_col="ba")
     ours = every.groupby("authority")["power_w"].sum() / MW
     assert (ours.reindex(table.index) - table["net_summer_capacity_mw"]).abs().max() <= 0.51
     assert every["sub_id"].nunique() > 11000 and not (every["interconnect"] == "").any()
-    produced = eia.plants(FOLDER / "plants.csv.gz")
+    produced = siting.plants(FOLDER / "plants.csv.gz")
     assert "of storage" in " ".join(produced.attrs["warnings"])
     assert produced["power_w"].sum() == pytest.approx((1161163.9 - 9435.0 - 23166.5) * MW)
     assert all(a <= b for a, b in pairwise(every["sub_id"]))
+
+
+@real
+def test_real_plants_have_units_of_a_size_that_exists():
+    """Two places within 100 km have the demand of the document by "firm minus largest"; one unit a fuel finds none."""
+    table = siting.plants(FOLDER / "plants.csv.gz")
+    palo_verde = table[(table["sub_id"] == 6008) & (table["fuel"] == "nuclear")].iloc[0]
+    assert (palo_verde["units"], palo_verde["largest_unit_w"]) == (3, 1400.5 * MW)
+    sizes = table["fuel"].map(lambda fuel: catalog.item("fuels", fuel)["largest_unit"])
+    assert (table["largest_unit_w"] <= sizes).all() and (table["largest_unit_w"] <= table["power_w"]).all()
+
+
+@real
+def test_real_generation_in_parquet_is_the_sum_of_its_sources():
+    found = siting.balance_series(FOLDER / "ba_netgen_hourly_2019_2022.parquet")
+    assert len(found) == 281112 and found["net_generation_w"].notna().all() and found["demand_w"].isna().all()
+    assert found["net_generation_w"].max() == 155263 * MW and found["authority"].nunique() == 9

@@ -202,7 +202,7 @@ def test_the_command_line_says_what_an_installed_package_has_not(installed):
 
 def test_what_needs_an_extra_says_so(installed, tmp_path):
     (tmp_path / "plants.xlsx").write_bytes(b"")
-    code = "from railcore.siting.eia import plants; plants('plants.xlsx')"
+    code = "from railcore.siting import plants; plants('plants.xlsx')"
     assert re.search(r'Error: .* needs? .*pip install "railcore\[workbooks\]"', installed("-c", code).stderr)
 
 

@@ -34,6 +34,10 @@ REQUIRED_COLUMNS = {
     "substations": "sub_id name state latitude longitude",
     "loads": "latitude longitude load_w",
 }
+_UNITS_TAKEN = (
+    "the plants' units are not given: the largest unit of a plant is taken as all its power, and at most as the "
+    "largest US unit of its fuel (catalog family fuels, largest_unit)"
+)
 _LEAST_PLANT_COLUMNS = ("latitude", "longitude", "fuel", "power_w")
 
 
@@ -49,7 +53,7 @@ class PowerGrid:
     authority_caps: bounds of balancing authorities of your own by code [W], such as from hours
         (`siting.authority_caps`); None for those that public statistics give.
 
-    Columns are at least `REQUIRED_COLUMNS`.
+    Columns are at least `REQUIRED_COLUMNS`; largest_unit_w is NaN where it is unknown.
     Raises ValueError for missing columns, negative power, a fuel that the catalog lacks and places off the Earth.
     """
 
@@ -67,7 +71,8 @@ class PowerGrid:
             if missing := [column for column in needed.split() if column not in table]:
                 raise ValueError(f"{kind} of grid {self.name!r} lack column {missing[0]!r}: they need {needed}")
             for column in {"power_w", "load_w", "largest_unit_w"} & set(needed.split()):
-                if not (table[column] >= 0).all():
+                unknown = table[column].isna() & (column == "largest_unit_w")  # rules that need it refuse it
+                if not (unknown | (table[column] >= 0)).all():
                     raise ValueError(f"{kind} of grid {self.name!r} have {column} below 0 or none: give 0 W or more")
             if "latitude" in table and not (table["latitude"].abs().le(90) & table["longitude"].abs().le(180)).all():
                 raise ValueError(f"{kind} of grid {self.name!r} have places off the Earth: give degrees")
@@ -78,11 +83,12 @@ class PowerGrid:
             raise ValueError(f"lines of grid {self.name!r} end at substation {lost[0]}, which substations lack: add it")
 
     def with_plants(self, plants: pd.DataFrame) -> "PowerGrid":
-        """The same lines and loads with other plants, such as an EIA-860M workbook's (`siting.eia.plants`).
+        """The same lines and loads with other plants, such as an EIA-860M workbook's (`siting.plants`).
 
         plants: at least latitude, longitude [degrees], fuel (of the catalog's fuels) and power_w. Other required
-        columns that it lacks are filled in: a site (`sub_id`) for each place, one unit of all the power, the state of
-        the outlines, and interconnect and authority of the nearest plant here.
+        columns that it lacks are filled in: a site (`sub_id`) for each place, the state of the outlines, interconnect
+        and authority of the nearest plant here, and units as `with_unit_sizes` has them, which the plants'
+        attrs["warnings"] says.
         """
         table = plants.reset_index(drop=True)
         if missing := [column for column in _LEAST_PLANT_COLUMNS if column not in table]:
@@ -96,10 +102,9 @@ class PowerGrid:
                 "state": state_of(table["latitude"], table["longitude"]),
                 "interconnect": nearest["interconnect"].to_numpy(),
                 "authority": nearest["authority"].to_numpy(),
-                "units": 1,
-                "largest_unit_w": table["power_w"],
             }
             table = table.assign(**{column: value for column, value in filled.items() if column not in table})
+            table = with_unit_sizes(table)
         return replace(self, name=f"{self.name}, plants of your own", plants=table)
 
     @cached_property
@@ -134,6 +139,35 @@ class PowerGrid:
         """Label of a plants' column that has most weight in each group. groups: sparse (groups, plants)."""
         labels, by_label = self.power_by(column, weight)
         return labels[(groups @ by_label).toarray().argmax(axis=1)]
+
+
+def with_unit_sizes(plants: pd.DataFrame) -> pd.DataFrame:
+    """Plants with the columns units and largest_unit_w, filled in where one is missing.
+
+    u = min(p, s), n = ceil(p / u), with power p [W] and the size s [W] that no unit of the fuel exceeds (catalog family
+    fuels, `largest_unit`). So u is the most that one unit may have, and n the fewest units that there are: 1 where u is
+    NaN, as of a fuel without that row. A column that is there stays as it is.
+
+    plants: at least fuel and power_w. attrs["warnings"] of the result say what was filled in.
+    """
+    if {"units", "largest_unit_w"} <= {*plants}:
+        return plants
+    sizes = {fuel: _largest_unit_w(fuel) for fuel in sorted(set(plants["fuel"]))}
+    power = plants["power_w"].to_numpy(float)
+    largest = plants["largest_unit_w"] if "largest_unit_w" in plants else np.minimum(power, plants["fuel"].map(sizes))
+    share = np.divide(power, largest, out=np.ones_like(power), where=np.asarray(largest) > 0)
+    fewest = np.ceil(np.round(share, 9)).clip(1).astype(int)  # rounded: a whole number of units stays one
+    result = plants.assign(largest_unit_w=largest, units=plants.get("units", fewest))
+    notes = [*plants.attrs.get("warnings", ()), _UNITS_TAKEN]
+    if unknown := [fuel for fuel, size in sizes.items() if np.isnan(size)]:
+        notes.append(f"largest unit unknown: catalog family fuels has no largest_unit of {', '.join(unknown)}: add it")
+    result.attrs["warnings"] = tuple(notes)
+    return result
+
+
+def _largest_unit_w(fuel: str) -> float:
+    known = fuel in catalog.names("fuels") and "largest_unit" in (row := catalog.item("fuels", fuel))
+    return row["largest_unit"] if known else np.nan
 
 
 @checked

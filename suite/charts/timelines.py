@@ -198,7 +198,7 @@ def exchange_timelines(parts: Mapping[str, Timed], title: str = "") -> plt.Figur
 def hourly_demand(data: pd.DataFrame, title: str = "") -> plt.Figure:
     """Demand and net generation of one balancing authority, a panel each: reported in grey, and cleaned of spikes.
 
-    Columns as `authorities.screen_spikes` has them, of one authority: hour_utc, demand_w, demand_screened_w and,
+    Columns as `hours.screen_spikes` has them, of one authority: hour_utc, demand_w, demand_screened_w and,
     where they are known, net_generation_w, net_generation_screened_w. The axis ends a third above what was cleaned;
     spikes reported beyond it are triangles there, the highest with its value; dashed is the largest cleaned hour.
     """
