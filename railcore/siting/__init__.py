@@ -9,7 +9,8 @@
 4. A split: k places that feed a demand together (`split.find_split`), what they must meet (`split_terms`), and the
    solver (`split_search`).
 
-`energy` has what energy costs and emits at a place. `eia` knows EIA's codes. `cities`, `distances` and `geometry` are tools.
+`energy` has what energy costs and emits at a place. `eia` knows EIA's codes. `cities`, `distances` and `geometry` are
+tools.
 """
 
 import lazy_loader
