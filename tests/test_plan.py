@@ -8,13 +8,12 @@ from functools import cache
 from itertools import pairwise, permutations
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore import catalog
-from railcore.catalog.units import day, kWh, show, year
+from railcore.catalog.units import day, show, year
 from railcore.datacenter.operation import OperatingPrices
 from railcore.datacenter.ownership import ADDED, ITEMS, cost_rates, ownership_terms
 from railcore.datacenter.sizing import datacenter_size
@@ -34,16 +33,12 @@ from railcore.planner.planning import plan
 from railcore.planner.report import headline, summary_rows
 from railcore.planner.shown_numbers import NUMBERS, shown
 from railcore.planner.spec import FindSpec, GoalsSpec, Spec, WishesSpec
-from railcore.siting.areas import Area
-from railcore.siting.grid import load_grid
-from railcore.siting.places import find_places
 from railcore.strategies.parts import search
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.software import newest_runtime
 from railcore.training.transformer import as_model, model_flops_utilization
-from suite.flops2024.sitings import carbon_and_cost
 
 OWNED = {"ownership_usd", "cost_usd", "token_usd", "gpu_hour_usd"}
 PRICED = {"purchase_usd", *OWNED}
@@ -629,44 +624,6 @@ def test_a_missed_number_of_days_is_told_with_the_gpus_that_would_do():
     assert few.gpus_that_would_do in str(few)
     assert plan(spec(gpus=128, candidates=["rail-only"], limits={"days": 10, "power": "1 MW"})).met
     assert plan(spec(candidates=["rail-only"], limits={"days": 20})).gpus_that_would_do == ""
-
-
-# Where the power is.
-
-
-def test_a_site_gives_the_price_and_carbon_of_energy():
-    plain = {"leave_out": ADDED}
-    found = plan(spec(candidates=["rail-only"], site={"near": "Houston"}, operation=plain))
-    n, site = found.best.numbers, found.site
-    alone = find_places(
-        load_grid(), n["power_w"], 7.5e4, "headroom after load", 1, Area("Houston", 3e5, [], 1e5, 5e4, [])
-    )
-    assert site.demand_w == n["power_w"] and site.note == "" and site.table.equals(alone.places)
-    whole = np.zeros(len(alone.candidates))
-    whole[alone.split.places] = alone.split.usable_w
-    (there,) = carbon_and_cost(alone.candidates, {"site": alone.split.places}, whole, n["power_w"]).itertuples()
-    assert [site.usd_per_J, site.carbon_kg_per_J] == pytest.approx([there.usd_per_kWh / kWh, there.kg_per_kWh / kWh])
-    assert n["carbon_kg"] == pytest.approx(n["energy_J"] * site.carbon_kg_per_J)
-    wear = n["purchase_usd"] * n["days"] * day / (5 * year)
-    assert n["cost_usd"] == pytest.approx(n["energy_J"] * site.usd_per_J + wear)
-    own = plain | {"electricity": "0.5 USD/kWh", "carbon": "1 kg/kWh"}
-    given = plan(spec(candidates=["rail-only"], site={"near": "Houston"}, operation=own)).best.numbers
-    assert given["cost_usd"] == pytest.approx(n["energy_J"] / 3.6e6 * 0.5 + wear)
-    assert given["carbon_kg"] == pytest.approx(n["energy_J"] / 3.6e6)
-    with pytest.raises(ValueError, match=r"site: .*'Huston' does not exist: the nearest are .*'Houston, TX'"):
-        plan(spec(candidates=["rail-only"], site={"near": "Huston"}))
-
-
-def test_a_site_that_cannot_feed_the_cluster_is_a_limit_that_is_missed():
-    nowhere = plan(spec(candidates=["rail-only"], site={"near": "Houston", "radius": "1 m"}))
-    assert not nowhere.met and nowhere.site.note and "carbon_kg" not in nowhere.best.numbers
-    assert nowhere.site.note[1:] in str(nowhere)
-    far = plan(spec(candidates=["rail-only"], site={"near": "Chicago", "within": "1 m"}))
-    told = "Not reachable: site: no place is left: .* within 0.001 km of Chicago, IL; the nearest is .* larger within. "
-    assert re.match(f"{told}Without a site, rail-only trains Llama-3 8B in [^:]*[.]$", str(far).splitlines()[0])
-    both = plan(spec(candidates=["rail-only"], site={"near": "Chicago", "within": "1 m"}, limits={"days": 1}))
-    assert str(both).startswith("Not reachable: no network meets 1 days. The nearest, rail-only, ")
-    assert far.site.note[1:] in str(both)
 
 
 def test_equal_networks_keep_one_name_whatever_the_order_of_the_candidates():

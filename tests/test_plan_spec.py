@@ -645,6 +645,7 @@ ELSEWHERE = {  # keys whose effect another test has, and why others have none
     "job.config": "in test_plan_job.py",
     "cluster.measured": "in test_own_gpu.py",
     "books.file": "in test_price_list.py",
+    **dict.fromkeys(("site.plants", "site.lines", "site.hours", "site.flexible"), "in test_plan_site.py"),
     **dict.fromkeys(("job.lora_targets", "job.frozen_bytes"), "in test_lora.py"),
     **dict.fromkeys(("books.prices.dac", "books.powers.dac"), "no network of a plan has copper cables"),
 }

@@ -451,8 +451,10 @@ def test_the_example_is_a_sweep():
 
 def test_the_specs_of_the_guide_are_read():
     text = (files.ROOT / "docs/guide/plan.md").read_text(encoding="utf-8")
-    spec, grid = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    spec, site, grid = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     read_spec(spec)
+    for key in tomllib.loads(site)["site"]:  # it names files that are not there
+        check_key(f"site.{key}")
     found = sweep_points(grid)
     assert len(found.rows) == 6 * 3 * 3 and found.rows[9]["cluster.gpus"] == 2304
     read_spec(found.spec(0))

@@ -1,6 +1,7 @@
 """Where data and build are, which data files were read, and writing a file whole."""
 
 import errno
+import hashlib
 import os
 import stat
 import tempfile
@@ -52,6 +53,12 @@ def refusal(error: OSError) -> str:
     remedy = _REMEDIES.get(error.errno or 0, "")
     why = error.strerror or str(error) or type(error).__name__
     return f"{where}{why}{f': {remedy}' if remedy else ''}"
+
+
+def content_hash(path: str | Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with Path(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def regular_file(path: Path) -> bool:

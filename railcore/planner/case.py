@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from railcore.planner.goals import NO_DIFFERENCE
 from railcore.planner.links import link_books, link_switch, link_technology, side_books, switch_ports
 from railcore.planner.measured_runs import spec_runs
 from railcore.planner.price_basis import basis_factor
-from railcore.planner.spec import JobSpec, SiteSpec, Spec, batch_size
+from railcore.planner.spec import JobSpec, Spec, batch_size
 from railcore.strategies.gpu_counts import SIZES_FROM, job_sizes, near_batches
 from railcore.strategies.splits import allowed_values
 from railcore.training.error_spreads import LARGEST_LOG
@@ -35,9 +35,6 @@ from railcore.training.run_file import no_runs
 from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer, catalog_model
-
-if TYPE_CHECKING:
-    from railcore.siting.areas import Area
 
 _EVEN = 16  # which divides a batch that rings of any usual number of ranks can share
 Values = Mapping[tuple[str, str, str], Any]  # draws of catalog rows by family, item and parameter
@@ -288,14 +285,6 @@ def _drawn(book: PriceBook, values: Values) -> PriceBook:
     return book if exponent is None else book.with_exponent(exponent)
 
 
-def area_of(spec: SiteSpec) -> "Area":
-    """Where places may be. Raises ValueError for a place that is not known."""
-    from railcore.siting.areas import Area  # only where a site is asked for: it takes a third of a second
-
-    near_m = None if spec.near is None else spec.within
-    return Area(spec.near, near_m, spec.states, spec.most_people, spec.people_within, spec.authorities)
-
-
 def case_of(spec: Spec) -> Case:
     """The case of a spec. Raises ValueError by dotted key for what the models refuse."""
     rack, given = catalog.item("platforms", spec.cluster.platform), _given_model(spec.job)
@@ -337,8 +326,9 @@ def case_of(spec: Spec) -> Case:
             f"job.tokens is {tokens:g}, fewer than those of an iteration: give all, such as 15e12 or '15T'"
         )
     if spec.site is not None:
-        with _Blamed("site"):
-            area_of(spec.site)
+        from railcore.planner.site_terms import check_site  # only where one is asked for: it takes a third of a second
+
+        check_site(spec.site)
     strategy = (run.strategy, run.global_batch) if run else _own_mapping(spec, int(rack["gpus"]), batch)
     if run:  # a line without sizes is of the model beside it
         texts = run.warnings if run.model else run.strategy.warnings

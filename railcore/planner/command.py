@@ -120,7 +120,7 @@ def _check_targets(written: Mapping[str, str | None]) -> None:
 def _whole(planned: Plan, document: Mapping[str, Any]) -> dict[str, Any]:
     """A plan for JSON: what the page shows, and every table in SI units."""
     tables = {name: getattr(planned, name) for name in (*TABLES, "own_strategy", "rule_of_thumb")}
-    tables |= {} if planned.site is None else {"places": planned.site.table}
+    tables |= {} if planned.site is None else {"places": planned.site.table, "site_costs": planned.site_costs}
     if "uncertainty" in vars(planned) and planned.uncertainty is not None:  # drawn already
         tables["draws"] = planned.uncertainty.table
     return {**document, "tables": {name: table.to_dict("records") for name, table in tables.items()}}

@@ -7,7 +7,7 @@ import pandas as pd
 from railcore import catalog
 from railcore.catalog.units import convert, day, hour, number, show, words, year
 from railcore.datacenter.ownership import ADDED, cost_rates, item_keys
-from railcore.planner.answer import Answer
+from railcore.planner.answer import Answer, EnergyPrices, with_energy
 from railcore.planner.case import Case
 from railcore.planner.evidence import rows_of, source_text
 from railcore.planner.price_basis import basis_keys, basis_text
@@ -60,6 +60,22 @@ def ownership_table(case: Case, answer: Answer, site_usd_per_J: float | None = N
     ]
     columns = ["item", "usd_per_year", "usd_per_gpu_hour", "training_usd", "share", "source"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def site_costs(case: Case, answer: Answer, prices: pd.DataFrame) -> pd.DataFrame:
+    """By how much each place moves the cost of a network's training: C(p of the place) - C(p without a site).
+
+    prices: place, usd_per_J (NaN where unknown: then the catalog's is taken, and nothing moves).
+    Columns place, usd_per_J, cost_usd, moved_usd, moved_share (of the cost without a site).
+    """
+    without_usd = with_energy(case, answer, EnergyPrices(None, None)).numbers["cost_usd"]
+    costs = [
+        with_energy(case, answer, EnergyPrices(None if math.isnan(price) else price, None)).numbers["cost_usd"]
+        for price in prices["usd_per_J"]
+    ]
+    table = prices.reset_index(drop=True).assign(cost_usd=costs)
+    table["moved_usd"] = table["cost_usd"] - without_usd
+    return table.assign(moved_share=table["moved_usd"] / without_usd)
 
 
 def item_rows(case: Case, item: str, site_usd_per_J: float | None = None) -> list[catalog.Value]:

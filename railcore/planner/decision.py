@@ -5,21 +5,22 @@ import math
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.units import counted, number, show, words
+from railcore.catalog.units import counted, number, words
 from railcore.planner.choice import missed_limits
 from railcore.planner.result import Plan
 from railcore.planner.sections import row_value, row_words
 from railcore.planner.shown_numbers import NUMBERS, interval, shown
+from railcore.planner.site_texts import site_risk, site_step
 
 _PRICES = ("prices", "platforms")  # families of the catalog that quotes answer
 
 
 def risks(plan: Plan, draws: bool) -> list[str]:
-    """Three risks of the best network: that it takes longer, that another is better, that more fails or costs more.
+    """Risks of the best network: that it takes longer, another is better, more fails, and what its site rests on.
 
     plan: that has a best network. draws: whether ties and the interval of the purchase are known.
     """
-    return [*filter(None, (_time_risk(plan, draws), _choice_risk(plan, draws), _failure_risk(plan)))]
+    return [*filter(None, (_time_risk(plan, draws), _choice_risk(plan, draws), _failure_risk(plan), site_risk(plan)))]
 
 
 def _time_risk(plan: Plan, draws: bool) -> str:
@@ -86,8 +87,7 @@ def next_steps(plan: Plan) -> list[str]:
         steps.append(f"Time some iterations on a few racks and give them as [[measured]]: that narrows {days}.")
     for row, *_ in plan.situation.widest(best, 1):
         steps.append(f"Ask who runs such a cluster for its {_failure_words(row)}, and give it in [operation].")
-    if plan.spec.site is None:
-        steps.append(f"Give [site]: {show(best.numbers['power_w'], 'W', 3)} must be free somewhere.")
+    steps.append(site_step(plan))
     if missed_limits(best, plan.spec.limits):
         steps.insert(0, "Relax a limit, or change the size: as it is, no network meets them.")
     return steps

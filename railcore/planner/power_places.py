@@ -1,51 +1,85 @@
 """Where a plan's power is: places that feed the facility, and what energy costs and emits there."""
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from railcore.catalog.units import kWh
-from railcore.planner.case import area_of
+from railcore.planner.site_terms import area_of, flexible_power_w, grid_of, in_words_of_the_spec
 from railcore.planner.spec import SiteSpec
-from railcore.siting.grid import load_grid
-from suite.flops2024.sitings import carbon_and_cost
-from railcore.siting.split import FoundPlaces, find_places
-from railcore.siting.supply import AFTER_LOAD
+from railcore.siting.available_power import HEADROOM, demand_warnings
+from railcore.siting.places import FoundPlaces, find_places
+from railcore.siting.split import find_split
 
-_KEYS = {"near_m": "within", "people_m": "people_within", "radius_m": "radius"}  # of a spec, by arguments of `Area`
+_SHOWN = 3  # places, of which the first is the plan's
 
 
 @dataclass(frozen=True)
 class PowerPlaces:
-    """Places for a demand. note: why there are none; then `places` is None.
+    """Places for a demand [W]. note: why there are none; then `places` is None.
 
-    usd_per_J, carbon_kg_per_J: of energy there; None where unknown.
+    grid_name: says whether the grid is synthetic, and which tables are one's own.
+    places: the best one and others that have the demand alone, or those that share it.
+    usd_per_J, carbon_kg_per_J: of energy at the plan's place, or by what each of several carries; None where unknown.
+    file_warnings: what the files of one's own grid leave out.
     """
 
     demand_w: float
+    grid_name: str
     places: FoundPlaces | None = None
     note: str = ""
     usd_per_J: float | None = None
     carbon_kg_per_J: float | None = None
+    file_warnings: tuple[str, ...] = ()
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row for each place."""
+        """A row for each place that is shown, the best first."""
         return pd.DataFrame() if self.places is None else self.places.places
+
+    @property
+    def chosen(self) -> pd.DataFrame:
+        """Rows of the places that feed the plan: the first, or all that share the demand."""
+        return self.table if self.places is None or self.places.split is not None else self.table.iloc[:1]
+
+    @property
+    def prices(self) -> pd.DataFrame:
+        """What energy costs at each place that is shown, or at those that share the demand: place, usd_per_J."""
+        if self.places is not None and self.places.split is None:
+            return self.table[["name", "usd_per_J"]].rename(columns={"name": "place"})
+        rows = [("; ".join(self.chosen["name"]), self.usd_per_J)] if len(self.table) else []
+        return pd.DataFrame(rows, columns=["place", "usd_per_J"]).astype({"usd_per_J": float})
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd about the places and the files of the grid; that the demand is small a plan knows."""
+        small, texts = demand_warnings(self.demand_w), () if self.places is None else self.places.warnings
+        return (*self.file_warnings, *(text for text in texts if text not in small))
 
 
 def power_places_of(spec: SiteSpec, demand_w: float) -> PowerPlaces:
     """The best places for a demand [W]; where there is none, a note says why."""
+    grid, warnings = grid_of(spec)
+    terms: dict[str, Any] = {
+        "rule": spec.rule or HEADROOM,
+        "area": area_of(spec),
+        "flexible_w": flexible_power_w(spec.flexible),
+    }
     try:
-        terms = (spec.radius, spec.rule or AFTER_LOAD, spec.places, area_of(spec))
-        places = find_places(load_grid(), demand_w, *terms)
+        if spec.places == 1:
+            places = find_places(grid, demand_w, spec.radius, k=_SHOWN, **terms)
+        else:
+            places = find_split(grid, demand_w, spec.radius, spec.places, **terms)
     except ValueError as error:
-        text = re.sub("|".join(_KEYS), lambda argument: _KEYS[argument[0]], str(error))
-        return PowerPlaces(demand_w, note=f"site: {text}")
-    chosen = places.split.places.tolist()
-    power = pd.Series(0.0, index=range(len(places.candidates)))
-    power.iloc[chosen] = places.split.usable_w
-    year = carbon_and_cost(places.candidates, {"site": chosen}, power.to_numpy(), demand_w).iloc[0]
-    prices = [None if pd.isna(year[name]) else float(year[name]) / kWh for name in ("usd_per_kWh", "kg_per_kWh")]
-    return PowerPlaces(demand_w, places, "", *prices)
+        note = f"site: {in_words_of_the_spec(str(error))}"
+        return PowerPlaces(demand_w, grid.name, note=note, file_warnings=warnings)
+    found = PowerPlaces(demand_w, grid.name, places, file_warnings=warnings)
+    usd, carbon = (weighted_mean(found.chosen, name) for name in ("usd_per_J", "carbon_kg_per_J"))
+    return replace(found, usd_per_J=usd, carbon_kg_per_J=carbon)
+
+
+def weighted_mean(places: pd.DataFrame, column: str) -> float | None:
+    """Mean of a column by what each place carries; None where one is unknown."""
+    mean = float(np.average(places[column].to_numpy(float), weights=places["power_w"].to_numpy(float)))
+    return None if np.isnan(mean) else mean

@@ -28,6 +28,7 @@ from railcore.planner.sections import (
     sizes_table,
 )
 from railcore.planner.shown_numbers import FIRST, NUMBERS, interval, shown
+from railcore.planner.site_texts import site_sentences
 from railcore.planner.spec import GoalsSpec, Spec
 from railcore.planner.uncertainty import NO_DIFFERENCE
 
@@ -192,8 +193,8 @@ def verdicts(plan: Plan, draws: bool) -> list[dict[str, str]]:
     if best is not None and missed_limits(best, wishes):
         lines.append({"kind": "note", "text": f"{capital(best.name)} misses a wish: {_missed_texts(best, wishes)}."})
     if plan.site is not None and plan.site.note:
-        lines.append({"kind": "bad", "text": f"{capital(plan.site.note)}."})
-    notes = []
+        lines.append({"kind": "bad", "text": f"{capital(plan.site.note)}. Grid: {plan.site.grid_name}."})
+    notes = site_sentences(plan)
     if best is not None and plan.met and limits.days and not draws:
         high = plan.days_interval[1]
         if high > limits.days:
@@ -395,7 +396,8 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
             times = f"{show(row.iteration_s, 's', 4)}, {number(row.over_best, 3)} times the best for each sequence"
             limit = limit_text(row.limit, row.memory_bytes, plan.case.machine)
             texts.append(f"- {own_mapping(plan)}, on {row.candidate}: {times}; {limit}.")
-    texts += [f"- {text}" for text in (*plan.case.warnings, *plan.case.run_warnings)]
+    of_site = plan.site.warnings if plan.site else ()
+    texts += [f"- {text}" for text in (*plan.case.warnings, *plan.case.run_warnings, *of_site)]
     texts += [
         f"- {plan.case.model.name} has {model_text(plan)}.",
         f"- {plan.case.links_text}",

@@ -25,7 +25,7 @@ from railcore.planner.answer import (
 from railcore.planner.candidates import AnyFabric, Candidate
 from railcore.planner.case import Case
 from railcore.planner.choice import missed_limits, rank_number
-from railcore.planner.costs import ownership_table
+from railcore.planner.costs import ownership_table, site_costs
 from railcore.planner.evidence import grade_of, rows_behind, source_text
 from railcore.planner.find import racks_found
 from railcore.planner.network_slowdowns import network_shares
@@ -301,6 +301,14 @@ class Plan:
 
     @cached_property
     @_by_own_rows
+    def site_costs(self) -> pd.DataFrame:
+        """By how much each place moves the cost of the best candidate, as `costs.site_costs`; empty without places."""
+        if self.best is None or self.site is None or self.site.places is None:
+            return pd.DataFrame()
+        return site_costs(self.case, self.best, self.site.prices)
+
+    @cached_property
+    @_by_own_rows
     def neighbours(self) -> pd.DataFrame:
         """One rack less and more than the best network has, a batch that divides better, sizes with other tiers.
 
@@ -467,7 +475,7 @@ class Plan:
             )
         texts += [*self.case.warnings, *self.case.run_warnings, *self.case.prices.warnings, *self.case.powers.warnings]
         texts += [self.site.note] if self.site and self.site.note else []
-        texts += list(self.site.places.warnings) if self.site and self.site.places else []
+        texts += list(self.site.warnings) if self.site else []
         return tuple(dict.fromkeys(texts))
 
     @_by_own_rows

@@ -15,6 +15,7 @@ from railcore.planner.neighbours import neighbour_columns
 from railcore.planner.published import MISS, checks_table
 from railcore.planner.result import Plan
 from railcore.planner.shown_numbers import NUMBERS, interval, shown
+from railcore.planner.site_texts import place_points, site_cost_columns
 from railcore.planner.spec_texts import value_text
 from railcore.planner.time_columns import own_run_columns, software_columns
 from railcore.planner.uncertainty import Uncertainty
@@ -343,25 +344,13 @@ def _cost(plan: Plan, best: Answer) -> Section:
 def _energy(plan: Plan) -> Section:
     names = ("power_w", "energy_J", "carbon_kg", "cost_usd", "token_usd", "ownership_usd")
     tables, notes, places = [_numbers_table(plan, names, "Power, energy and what it costs")], [], None
-    site = plan.site
-    if site is not None and site.places is not None:
-        table = site.table
-        columns = {
-            "place": table["name"],
-            "authority": table["authority"],
-            "carries": _quantities(table["power_w"], "W"),
-            "has by the rule": _quantities(table["usable_w"], "W"),
-        }
-        tables.append(_table(columns, f"Places for {show(site.demand_w, 'W', 4)}", "llrr"))
-        notes.append(f"Searched: {', '.join(site.places.area.words) or 'the whole country'}.")
-        notes.append("The grid is synthetic: right in sums, not plant by plant. Load your own for a real site.")
-        notes.append(f"The rule ignores {site.places.ignores}.")
-        points = [
-            {"label": str(row["name"]), **{axis: float(row[axis]) for axis in ("latitude", "longitude")}}
-            | {"text": show(row["power_w"], "W", 4)}
-            for _, row in table.iterrows()
-        ]
-        places = {"caption": "Where the power is", "points": points} if len(points) > 1 else None
+    if plan.site is not None and plan.site.places is not None:
+        found = plan.site.places
+        listed, costs = found.shown(), site_cost_columns(plan)
+        tables.append(_table(listed, capital(found.summary), "l" * listed.shape[1]))
+        tables.append(_table(costs, "What the price of electricity there does to the training cost", "lrrr"))
+        notes += [f"{capital(text)}." for text in found.basis]
+        places = place_points(plan.site)
     if not any("carbon_kg" in answer.numbers for answer in plan.possible):
         notes.append("Carbon is not told: the region is not known. Give [site], or operation.carbon.")
     lead = "Energy is facility power times mean load times time."

@@ -173,8 +173,15 @@ def _measured(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def _own_table(value: dict[str, str]) -> dict[str, str]:
+    """Path and hash of a file of one's own, as `spec_reading` gives them: what it holds counts, where it is read."""
+    if value.keys() != {"file", "sha256"}:
+        raise ValueError('give the name of a file beside the spec, such as "plants.csv"')
+    return value
+
+
 def _rule(name: str) -> str:
-    from railcore.siting.supply import RULES  # only where it is given: it takes a third of a second
+    from railcore.siting.available_power import RULES  # only where it is given: it takes a third of a second
 
     return _listed(name, RULES)
 
@@ -188,6 +195,11 @@ def _place(value: Any) -> Any:
 def _one_or_more(*words: str) -> Any:
     """A text as a list of one, but for words that stand alone."""
     return BeforeValidator(lambda value: [value] if isinstance(value, str) and value not in words else value)
+
+
+def _as_list(value: Any) -> Any:
+    """A file as a list of one."""
+    return [value] if isinstance(value, dict | str) else value
 
 
 def _state(name: str) -> str:
@@ -212,6 +224,7 @@ Platform, Switch, CircuitSwitch, RuntimeName, ModelName = map(
     _named, ("platforms", "switches", "circuit_switches", "runtimes", "models")
 )
 Measured = Annotated[dict[str, str], AfterValidator(_measured), WithJsonSchema({"type": "string"})]
+OwnTable = Annotated[dict[str, str], AfterValidator(_own_table), WithJsonSchema({"type": "string"})]
 Tokens = Annotated[float, BeforeValidator(_tokens), Field(gt=0, allow_inf_nan=False)]
 OneOrMore, AllOrMore = _one_or_more(), _one_or_more("all")
 Rule, State, Authority = (Annotated[str, AfterValidator(read)] for read in (_rule, _state, _authority))
@@ -413,8 +426,18 @@ class SiteSpec(SpecSection):
     most_people: Positive = Field(1e5, description="in cities around the place")
     people_within: Distance = Field("50 km", validate_default=True, description="in which they are counted")
     radius: Distance = Field("75 km", validate_default=True, description="within which plants feed a place")
-    places: Count = Field(1, description="that share the demand")
-    rule: Rule | None = Field(None, description="which power counts; by default what the load nearby leaves")
+    places: Count = Field(1, description="that share the demand; of 1 the best three are shown")
+    rule: Rule | None = Field(None, description="which power counts; by default what is left after others' use")
+    flexible: Annotated[Number, Field(ge=0, lt=1)] = Field(
+        0.0, description='share of a year\'s energy that the datacenter may give way, such as "1%"'
+    )
+    plants: OwnTable | None = Field(
+        None, description="your own, beside the spec: EIA-860M's .xlsx, or a CSV with MW by fuel"
+    )
+    lines: OwnTable | None = Field(None, description="your own, a CSV beside the spec: lat, lon, lat_to, lon_to, mw")
+    hours: Annotated[list[OwnTable], BeforeValidator(_as_list)] = Field(
+        [], description="EIA-930's BALANCE files, beside the spec, which bound each authority"
+    )
 
 
 class GoalsSpec(SpecSection):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError
 
 from railcore import catalog
-from railcore.catalog import units
+from railcore.catalog import files, units
 from railcore.catalog.own_file import own_file
 from railcore.planner.spec import SI_NUMBERS, Spec, nearest, section_at
 from railcore.training.hugging_face import read_config
@@ -63,7 +63,7 @@ def _with_files(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     for dotted in _FILES:
         name, _, key = dotted.partition(".")
         section = whole.get(name)
-        if isinstance(section, Mapping) and isinstance(section.get(key), str | Path):
+        if isinstance(section, Mapping) and isinstance(section.get(key), str | Path | list):
             whole[name] = {**section, key: file_value(dotted, section[key], folder)}
     books = whole.get("books")
     if isinstance(books, Mapping) and isinstance(books.get("file"), str | Path):
@@ -74,10 +74,12 @@ def _with_files(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def file_value(key: str, value: Any, folder: Path) -> Any:
-    """What the file holds that a key names; a value of another key as it is. folder: of the spec.
+    """What the file holds that a key names, or each of a list; a value of another key as it is. folder: of the spec.
 
     Raises ValueError for a file that cannot be read, and for faults in it.
     """
+    if isinstance(value, list) and key in FILE_KEYS:
+        return [file_value(key, part, folder) for part in value]
     read = _FILES.get(key)
     if read is None or not isinstance(value, str | Path) or "\n" in str(value):  # the text of a file
         return value
@@ -90,6 +92,13 @@ def file_value(key: str, value: Any, folder: Path) -> Any:
 
 def _measured(path: Path) -> dict[str, str]:
     return {"file": path.name, "text": own_file(path)}
+
+
+def _own_table(path: Path) -> dict[str, str]:
+    """Path and hash of a file that siting reads when the plan is made; it may be a workbook."""
+    if not files.regular_file(path):
+        raise ValueError(f"{path} does not exist: give a file beside the spec")
+    return {"file": str(path), "sha256": files.content_hash(path)}
 
 
 def _price_list(path: Path) -> dict[str, Any]:
@@ -105,7 +114,11 @@ _FILES: dict[str, Callable[[Path], Any]] = {
     "job.config": read_config,
     "cluster.measured": _measured,
     "measured": read_runs,
+    "site.plants": _own_table,
+    "site.lines": _own_table,
+    "site.hours": _own_table,
 }
+FILE_KEYS = tuple(key for key, read in _FILES.items() if read in (_measured, _own_table))  # values keep the file's name
 
 
 def spec_values(spec: Mapping[str, Any] | str | Path) -> tuple[dict[str, Any], Path]:

@@ -1,5 +1,6 @@
 """Values of a spec as texts with their units."""
 
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,8 +18,10 @@ _UNITS = {  # of keys of the spec that are quantities
 
 def value_text(key: str, value: Any) -> str:
     """A value of the spec with its unit."""
-    if key == "cluster.measured":
-        return str(value["file"])
+    if isinstance(value, dict) and "file" in value:
+        return Path(value["file"]).name
+    if isinstance(value, list | tuple) and any(isinstance(part, dict) for part in value):
+        return ", ".join(value_text(key, part) for part in value)
     if key == "job.config":
         return f"{value.get('model_type', 'of a model')}, {counted(len(value), 'keys')}"
     unit = _UNITS.get(key.rpartition(".")[2])

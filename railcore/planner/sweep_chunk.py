@@ -67,7 +67,7 @@ def planned_chunk(
 def _rows(planned: Plan, draws: int) -> pd.DataFrame:
     site = ""
     if planned.site is not None:
-        site = planned.site.note or "; ".join(planned.site.table["name"])
+        site = planned.site.note or "; ".join(planned.site.chosen["name"])
     table = planned.candidates.assign(rank=range(1, len(planned.answers) + 1), site=site)
     if draws and planned.uncertainty is not None:
         ends = [planned.uncertainty.interval(name, planned.rank) for name in table["candidate"]]

@@ -16,10 +16,9 @@ from railcore import catalog
 from railcore.catalog import readings
 from railcore.catalog.tables import read_csv
 from railcore.planner.answer import CIRCUIT_KEYS
-from railcore.planner.spec_reading import check_key, file_value, read_value, spec_values
+from railcore.planner.spec_reading import FILE_KEYS, check_key, file_value, read_value, spec_values
 
 MOST_POINTS = 1_000_000
-_MEASURED = "cluster.measured"
 _RANGE = {"from", "to", "steps", "spacing"}
 _SPACINGS = ("even", "log")
 _SHARED = ("cluster.", "job.", *(f"network.{key}" for key in CIRCUIT_KEYS))  # keys that all strategies depend on
@@ -59,9 +58,7 @@ class Points:
     def shown(self, point: int) -> dict[str, Any]:
         """Values of a point as they were given: of a file its name."""
         row = dict(self.rows[point])
-        if isinstance(measured := row.get(_MEASURED), Mapping):
-            row[_MEASURED] = measured["file"]
-        return row
+        return {key: _file_names(value) if key in FILE_KEYS else value for key, value in row.items()}
 
     def table(self) -> pd.DataFrame:
         """A row for each point: quantities in SI units, lists and tables as JSON."""
@@ -171,12 +168,16 @@ def sweep_points(spec: Mapping[str, Any] | str | Path, over: Any = None) -> Poin
     for key in keys:
         check_key(key)
         _check_place(base, key, keys)
-    if _MEASURED in keys:  # with what the files hold: a sweep of other contents is another sweep
-        rows = [
-            row | ({_MEASURED: file_value(_MEASURED, row[_MEASURED], folder)} if _MEASURED in row else {})
-            for row in rows
-        ]
+    if of_files := set(FILE_KEYS) & set(keys):  # with what the files hold: a sweep of other contents is another sweep
+        rows = [row | {key: file_value(key, row[key], folder) for key in of_files & row.keys()} for row in rows]
     return Points(base, keys, rows, si_numbers)
+
+
+def _file_names(value: Any) -> Any:
+    """Names of the files of a value, or of each of a list; of none the value."""
+    if isinstance(value, list):
+        return [_file_names(part) for part in value]
+    return Path(value["file"]).name if isinstance(value, Mapping) and "file" in value else value
 
 
 def _combinations(over: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Siting: where a datacenter finds power. Four steps, and the modules in the order in which to read them:
 
-1. The grid: plants, lines, substations, loads (`grid`); plants and hours of your own (`plant_files`, `hour_files`);
+1. The grid: plants, lines, substations, loads (`grid`); plants, hours and lines of your own (`plant_files`, `hour_files`,
+   `own_lines`);
    what the hours lack and leave (`hours`); balancing authorities and the most that each has to spare (`authorities`),
    more where a load gives way in the hours of highest demand (`flexible_load`).
 2. Available power at a point: the plants within a radius of it (`points`), what they have (`supply`), and how much of

@@ -18,6 +18,7 @@ from .hour_files import balance_series as balance_series
 from .hours import data_quality as data_quality
 from .hours import disposable_power as disposable_power
 from .hours import screen_spikes as screen_spikes
+from .own_lines import line_table as line_table
 from .places import Survey as Survey
 from .places import find_places as find_places
 from .plant_files import plants as plants

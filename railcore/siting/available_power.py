@@ -3,8 +3,15 @@
 available = min(rule, bound of the authority), 0 where coal dominates or lines do not carry the largest producer.
 
 The rule looks at the plants and the load within the radius, the bound at the whole balancing authority that has most of
-them: a datacenter is connected to one. Source: the rules are readings of flops2024, section 2, which asks for spare
-capacity without a formula; "headroom" and the bound are ours.
+them: a datacenter is connected to one.
+
+A datacenter that gives way in hours of high load may have more. With the limit C of an authority, its load L and the
+datacenter's power X = (C - max L) + y, the energy that gives way is sum of max(0, L - max L + y) over the hours. With
+y = h, the power that may be added to max L at a share of its own energy, that share of X is not exceeded, because
+X >= h: the bound + h is safe. Of the load near a place the part h / max L counts no more.
+
+Source: the rules are readings of flops2024, section 2, which asks for spare capacity without a formula; "headroom" and
+the bound are ours.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +25,7 @@ from railcore.catalog import UnknownName
 from railcore.catalog.checks import Floats
 from railcore.catalog.units import MW, show
 from railcore.siting.authorities import authority_caps as published_caps
+from railcore.siting.authorities import authority_table
 from railcore.siting.points import Points
 from railcore.siting.supply import Supply
 
@@ -205,6 +213,7 @@ def available_power(
     most_coal: float = 0.5,
     reserve: str = "unit",
     authority_caps: Mapping[str, float] | None = None,
+    flexible_w: Mapping[str, float] | None = None,
 ) -> AvailablePower:
     """Power that a datacenter may have at each point: min(rule, bound of its authority).
 
@@ -217,6 +226,8 @@ def available_power(
     authority_caps
         Bound of each authority by code [W], by default those of the points' grid; {} for none. An authority without one
         is not bounded.
+    flexible_w
+        What a datacenter that gives way gains, by authority [W], as in the module's text; nothing by default.
 
     Returns
     -------
@@ -227,13 +238,15 @@ def available_power(
     ValueError
         As in `power_by_rule_w`.
     """
-    by_rule_w = power_by_rule_w(points.supply, rule, most_coal, reserve)
-    authority = points.most_of("authority")
+    authority, flexible_w = points.most_of("authority"), flexible_w or {}
+    supply = _with_flexible_load(points.supply, authority, flexible_w)
+    by_rule_w = power_by_rule_w(supply, rule, most_coal, reserve)
     of_grid = published_caps() if points.grid.authority_caps is None else points.grid.authority_caps
     caps = of_grid if authority_caps is None else authority_caps
-    here = {code: caps[code] for code in np.unique(authority).tolist() if code in caps}
+    here = {code: caps[code] + flexible_w.get(code, 0.0) for code in np.unique(authority).tolist() if code in caps}
     bound_w = np.array([here.get(code, np.inf) for code in authority.tolist()], float)
-    limit = np.where(by_rule_w <= bound_w, _limit(points, rule), np.char.add("bound of ", authority)).astype(object)
+    bounds = np.char.add("bound of ", authority)
+    limit = np.where(by_rule_w <= bound_w, _limit(points, supply, rule), bounds).astype(object)
     return AvailablePower(
         points.latitude,
         points.longitude,
@@ -246,13 +259,21 @@ def available_power(
     )
 
 
-def _limit(points: Points, rule: str) -> np.ndarray:
+def _with_flexible_load(supply: Supply, authority: np.ndarray, flexible_w: Mapping[str, float]) -> Supply:
+    """Supply at points with the load that counts: l (1 - h / max L) of their authorities, where both are known."""
+    if not flexible_w:
+        return supply
+    peak_w = authority_table().set_index("authority")["peak_demand_clean_w"].dropna()
+    part = {code: max(1 - flexible_w.get(code, 0.0) / peak, 0.0) for code, peak in peak_w.items()}
+    return replace(supply, load_w=supply.load_w * np.array([part.get(code, 1.0) for code in authority.tolist()]))
+
+
+def _limit(points: Points, supply: Supply, rule: str) -> np.ndarray:
     """What decides by a rule: of the default one the smaller of its two parts."""
     if rule != HEADROOM:
         return np.full(len(points), f"rule {rule!r}")
-    at_peak_w = points.supply.firm_w - points.supply.load_w
     return np.where(
-        points.supply.idle_fuelled_w <= at_peak_w,
+        supply.idle_fuelled_w <= supply.firm_w - supply.load_w,
         "what its plants sell on average",
         f"load within {show(points.radius_m, 'm')}",
     )

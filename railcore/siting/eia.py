@@ -15,6 +15,7 @@ from railcore import catalog
 from railcore.catalog import files
 from railcore.catalog.tables import read_csv
 
+_LATITUDES, _LONGITUDES = (24.0, 50.0), (-126.0, -66.0)  # of the contiguous states and their shelf [degrees]
 _WORDS = {"watts": "w", "kilowatts": "kw", "megawatts": "mw", "megawatthours": "mwh"}
 _UNIT = re.compile(r"\b(?:[kmgt]?wh?|kilowatts|megawatts|megawatthours|watts)\b")
 
@@ -129,3 +130,8 @@ def read_parquet(path: Path) -> pd.DataFrame:
 def is_parquet(path: Path) -> bool:
     """Whether a file's name ends as Parquet's do."""
     return path.suffix.lower() == ".parquet"
+
+
+def in_country(latitude: pd.Series, longitude: pd.Series) -> pd.Series:
+    """True for places within the bounds of the contiguous states and their shelf."""
+    return latitude.between(*_LATITUDES) & longitude.between(*_LONGITUDES)

@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 from railcore import catalog
 from railcore.catalog import files, units
 from railcore.catalog.arguments import checked
-from railcore.network.globe import unit_vectors
+from railcore.network.globe import great_circle_distance, unit_vectors
 from railcore.siting.geometry import inside_rings
 
 _EMBEDDED_NAME = "synthetic grid, drawn from public statistics of about 2016 to 2020"
@@ -39,6 +39,7 @@ _UNITS_TAKEN = (
     "largest US unit of its fuel (catalog family fuels, largest_unit)"
 )
 _LEAST_PLANT_COLUMNS = ("latitude", "longitude", "fuel", "power_w")
+LINE_ENDS = ("latitude", "longitude", "latitude_to", "longitude_to")  # of lines of your own [degrees]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class PowerGrid:
     loads: in cells of 0.1 degree.
     authority_caps: bounds of balancing authorities of your own by code [W], such as from hours
         (`siting.authority_caps`); None for those that public statistics give.
+    own: which tables are your own; `with_plants` and `with_lines` say it, and the name has it.
 
     Columns are at least `REQUIRED_COLUMNS`; largest_unit_w is NaN where it is unknown.
     Raises ValueError for missing columns, negative power, a fuel that the catalog lacks and places off the Earth.
@@ -63,6 +65,7 @@ class PowerGrid:
     substations: pd.DataFrame
     loads: pd.DataFrame
     authority_caps: Mapping[str, float] | None = None
+    own: tuple[str, ...] = ()
     made_by = "load_grid()"
 
     def __post_init__(self) -> None:
@@ -105,7 +108,36 @@ class PowerGrid:
             }
             table = table.assign(**{column: value for column, value in filled.items() if column not in table})
             table = with_unit_sizes(table)
-        return replace(self, name=f"{self.name}, plants of your own", plants=table)
+        return self._with_own("plants", plants=table)
+
+    def with_lines(self, lines: pd.DataFrame) -> "PowerGrid":
+        """The same plants and loads with other lines, whose ends are its substations.
+
+        lines: latitude, longitude, latitude_to, longitude_to (both ends [degrees]) and power_w, the power that a line
+        carries [W]; a row each. Ends at the same place are one substation. Other required columns that it lacks are
+        filled in: one circuit, the length of the great circle, and neither voltage nor type.
+        """
+        table = lines.reset_index(drop=True)
+        if missing := [column for column in (*LINE_ENDS, "power_w") if column not in table]:
+            raise ValueError(f"lines lack column {missing[0]!r}: give at least {', '.join((*LINE_ENDS, 'power_w'))}")
+        ends = np.concatenate([table[[*LINE_ENDS[:2]]].to_numpy(float), table[[*LINE_ENDS[2:]]].to_numpy(float)])
+        places, station = np.unique(ends, axis=0, return_inverse=True)
+        from_sub, to_sub = station.reshape(2, -1)
+        latitude, longitude = places.T
+        length_m = great_circle_distance(*(table[column].to_numpy(float) for column in LINE_ENDS))
+        usual = {"kv": np.nan, "circuits": 1, "length_m": length_m, "type": ""}
+        filled = {column: value for column, value in usual.items() if column not in table}
+        stations = {"sub_id": np.arange(len(places)), "name": "", "state": state_of(latitude, longitude)}
+        return self._with_own(
+            "lines",
+            lines=table.assign(from_sub=from_sub, to_sub=to_sub, **filled),
+            substations=pd.DataFrame({**stations, "latitude": latitude, "longitude": longitude}),
+        )
+
+    def _with_own(self, kind: str, **tables: pd.DataFrame) -> "PowerGrid":
+        """The grid with tables of the user's, and a name that says which."""
+        own = tuple(dict.fromkeys((*self.own, kind)))
+        return replace(self, name=self.name.removesuffix(_own_words(self.own)) + _own_words(own), own=own, **tables)
 
     @cached_property
     def power_w(self) -> np.ndarray:
@@ -139,6 +171,11 @@ class PowerGrid:
         """Label of a plants' column that has most weight in each group. groups: sparse (groups, plants)."""
         labels, by_label = self.power_by(column, weight)
         return labels[(groups @ by_label).toarray().argmax(axis=1)]
+
+
+def _own_words(own: tuple[str, ...]) -> str:
+    """What a grid's name says of tables that are the user's."""
+    return f", with {' and '.join(own)} of your own" if own else ""
 
 
 def with_unit_sizes(plants: pd.DataFrame) -> pd.DataFrame:

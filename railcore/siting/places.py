@@ -1,6 +1,7 @@
 """Places that have the power for a demand, in order: the nearest to a city first, or those with most power to spare."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -52,9 +53,9 @@ class Survey:
         """Points of a grid in an area, with the plants within the radius of each [m]."""
         return area.points(grid, radius_m, self.step_deg, self.oil, self.coal_basis)
 
-    def power(self, points: Points, rule: str) -> AvailablePower:
-        """Power that a datacenter may have at each of them by a rule."""
-        return available_power(points, rule, self.most_coal, self.reserve)
+    def power(self, points: Points, rule: str, flexible_w: Mapping[str, float] | None = None) -> AvailablePower:
+        """Power that a datacenter may have at each of them by a rule. flexible_w: as in `available_power`."""
+        return available_power(points, rule, self.most_coal, self.reserve, flexible_w=flexible_w)
 
 
 SURVEY, ANYWHERE = Survey(), Area()
@@ -70,6 +71,7 @@ class FoundPlaces:
     split: the places feed the demand together; None: each of them has it alone.
     ways: of a split one row for every two, as `distances.pairwise_links`, with name and name_to.
     warnings: what is odd.
+    flexible_w: what the demand gains by giving way, by authority [W], as in `available_power`.
     """
 
     demand_w: float
@@ -80,6 +82,7 @@ class FoundPlaces:
     split: Split | None
     ways: pd.DataFrame
     warnings: tuple[str, ...] = ()
+    flexible_w: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ignores(self) -> str:
@@ -102,8 +105,21 @@ class FoundPlaces:
             f"grid: {grid.name}",
             f"rule {self.rule!r}: {RULES[self.rule].meaning}",
             f"no place has more than its balancing authority: {bound_words(grid.authority_caps is not None)}",
+            *self._flexible_words,
             f"it ignores {self.ignores}",
         ]
+
+    @property
+    def _flexible_words(self) -> list[str]:
+        """What the authorities of the places gain where the demand gives way; none where it does not."""
+        if not self.flexible_w:
+            return []
+        codes = sorted(set(self.places["authority"]) - {""})
+        gains = (
+            f"{code} {units.show(self.flexible_w[code], 'W', 3) if code in self.flexible_w else 'unknown'}"
+            for code in codes
+        )
+        return [f"the demand gives way in hours of high load, which adds to the bound: {', '.join(gains)}"]
 
     @property
     def map_layers(self) -> dict[str, Any]:
@@ -228,6 +244,7 @@ def find_places(
     area: Area = ANYWHERE,
     survey: Survey = SURVEY,
     apart_m: Metres | None = None,
+    flexible_w: Mapping[str, float] | None = None,
 ) -> FoundPlaces:
     """Places each of which has a demand alone, the best first: nearest to the asked city, else with most power.
 
@@ -250,6 +267,8 @@ def find_places(
         Which plants count, and how densely points are laid.
     apart_m
         Least distance between two of the list [m], by default radius_m. They may share plants: each is alone.
+    flexible_w
+        What each authority has more for a demand that gives way [W], by code; nothing by default.
 
     Returns
     -------
@@ -271,7 +290,7 @@ def find_places(
     {'name': ['48 km W of Lorain, OH', '24 km SW of Toledo, OH'], 'authority': ['PJM', 'PJM']}
     """
     points = survey.points(grid, radius_m, area)
-    power = survey.power(points, rule)
+    power = survey.power(points, rule, flexible_w)
     enough = np.flatnonzero(power.power_w >= demand_w * (1 - 1e-12))
     if not len(enough):
         raise NoPlaces(_none_has(demand_w, points, power, area))
@@ -280,7 +299,7 @@ def find_places(
     chosen = _distinct(points, order, k, radius_m if apart_m is None else apart_m)
     table = place_table(points, power, chosen, np.full(len(chosen), demand_w), area, survey)
     warnings = place_warnings(demand_w, table, power, rule)
-    return FoundPlaces(demand_w, rule, area, points, table, None, pd.DataFrame(), warnings)
+    return FoundPlaces(demand_w, rule, area, points, table, None, pd.DataFrame(), warnings, flexible_w or {})
 
 
 def _distinct(points: Points, order: np.ndarray, k: int, apart_m: float) -> np.ndarray:

@@ -36,7 +36,6 @@ _SITE_COLUMNS = {
     "longitude": ("lon",),
 }
 _SUM_COLUMNS = ("nameplate_mw", "summer_mw")  # of all fuels of a plant
-_LATITUDES, _LONGITUDES = (24.0, 50.0), (-126.0, -66.0)  # of the contiguous states and their shelf [degrees]
 _MOST_TITLE_ROWS = 20  # rows in which the header is looked for
 _STORAGE = "storage"
 _NERC_INTERCONNECTS = {"WECC": "Western", "TRE": "Texas"}  # the others are Eastern
@@ -100,7 +99,7 @@ def _usable(rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     states = eia.code_meanings("state")
     inside = {name for name in states.values() if name}
     known = {*eia.authority_codes(), ""}
-    places = rows["latitude"].between(*_LATITUDES) & rows["longitude"].between(*_LONGITUDES)
+    places = eia.in_country(rows["latitude"], rows["longitude"])
     unplaced = rows["latitude"].isna() | rows["longitude"].isna()
     name = rows["state"].replace(dict(states))
     reasons: tuple[tuple[pd.Series, str, tuple[str, ...]], ...] = (

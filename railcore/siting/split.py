@@ -13,6 +13,7 @@ all. `search.nearest_places` then finds the least D and the spare power at it by
 or more for one D on 1,300 candidates of radius 100 km, the search takes 0.1 s.
 """
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from inspect import signature
 from typing import Annotated, Any
@@ -130,6 +131,7 @@ def find_split(
     rule: str = HEADROOM,
     area: Area = ANYWHERE,
     survey: Survey = SURVEY,
+    flexible_w: Mapping[str, float] | None = None,
     **terms: Any,
 ) -> FoundPlaces:
     """The best k places that feed a demand together: nearest to each other, then with most power to spare.
@@ -144,6 +146,8 @@ def find_split(
         Number of places.
     area
         Where each place may be; nearness to its city does not count.
+    flexible_w
+        What each authority has more for a demand that gives way [W], by code; nothing by default.
     terms
         Of `best_split`, as in `SplitTerms`. By default least_separation_m is just over two radii, so that circles do
         not overlap, and authority_caps are the bounds of the authorities: places of one share its bound; {} for none.
@@ -169,7 +173,7 @@ def find_split(
     if stray := [name for name in terms if name not in arguments]:
         raise UnknownName("argument of find_split", stray[0], arguments)
     points = survey.points(grid, radius_m, area)
-    power = survey.power(points, rule)
+    power = survey.power(points, rule, flexible_w)
     usual = {"least_separation_m": 2 * radius_m + units.km, "authority_caps": power.authority_caps}
     try:
         split = best_split(power, demand_w, k, **{**usual, **terms})
@@ -179,4 +183,5 @@ def find_split(
     table = place_table(points, power, split.places, split.power_w, area, survey)
     names = table["name"].to_numpy()[index_pairs(range(len(table)))].reshape(-1, 2).T
     ways = pairwise_links(points, split.places.tolist()).assign(name=names[0], name_to=names[1])
-    return FoundPlaces(demand_w, rule, area, points, table, split, ways, place_warnings(demand_w, table, power, rule))
+    warnings = place_warnings(demand_w, table, power, rule)
+    return FoundPlaces(demand_w, rule, area, points, table, split, ways, warnings, flexible_w or {})
