@@ -111,7 +111,13 @@ CALLS = [
     call(Survey, 0.5),
     call(
         rc.find_places,
-        *(ohio(), 1e9, 75e3, "installed", 1),
+        *(ohio(), 1e9, 75e3, "installed", 2),
+        survey=Survey(1.0, reserve="none", most_coal=1.0),
+        apart_m=160e3,
+    ),
+    call(
+        rc.find_split,
+        *(ohio(), 1e9, 75e3, 1, "installed"),
         survey=Survey(1.0, reserve="none", most_coal=1.0),
         **{"least_separation_m": 160e3, "place_cap_w": 1e10, "objective": "spare", "least_share": 0.5},
         authority_caps={},

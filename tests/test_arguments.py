@@ -19,6 +19,7 @@ from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rai
 from railcore.siting.areas import Area
 from railcore.siting.grid import PowerGrid, load_grid
 from railcore.siting.places import Survey, find_places
+from railcore.siting.split import find_split
 from railcore.strategies.parts import search
 from railcore.strategies.space import strategy_blocks
 from railcore.training import machine, scaling_laws, transformer
@@ -91,10 +92,12 @@ def test_texts_in_a_list_are_an_array():
 
 def test_places_are_found_for_quantities_as_text():
     asked = {"rule": "installed", "survey": Survey(1.0, reserve="none", most_coal=1.0)}
-    typed = find_places(small_grid(), "1 GW", "75 km", **asked, k=2, least_separation_m="160 km")
-    given = find_places(small_grid(), 1e9, 75e3, **asked, k=2, least_separation_m=160e3)
+    typed = find_places(small_grid(), "1 GW", "75 km", **asked, k=2, apart_m="160 km")
+    given = find_places(small_grid(), 1e9, 75e3, **asked, k=2, apart_m=160e3)
     pd.testing.assert_frame_equal(typed.places, given.places)
-    caps = [find_places(small_grid(), 1e9, 75e3, **asked, authority_caps={"PJM": cap}) for cap in ("2 GW", 2e9)]
+    apart = [find_split(small_grid(), "1 GW", "75 km", **asked, least_separation_m=far) for far in ("160 km", 160e3)]
+    pd.testing.assert_frame_equal(apart[0].places, apart[1].places)
+    caps = [find_split(small_grid(), 1e9, 75e3, 1, **asked, authority_caps={"PJM": cap}) for cap in ("2 GW", 2e9)]
     pd.testing.assert_frame_equal(caps[0].places, caps[1].places)
 
 
@@ -199,7 +202,7 @@ def test_a_missing_argument_is_pythons_own_error():
         ),
         (lambda: rail_only(64, 8, 16, plane=2), "argument of RailFabric 'plane' does not exist: .*'planes'"),
         (lambda: Strategy(tensors=8), "argument of Strategy 'tensors' does not exist: the nearest are .*'tensor'"),
-        (lambda: find_places(small_grid(), 1e9, 75e3, objectiv="spare"), "of find_places 'objectiv' .* 'objective'"),
+        (lambda: find_split(small_grid(), 1e9, 75e3, objectiv="spare"), "of find_split 'objectiv' .* 'objective'"),
         (lambda: Survey(oill=True), "argument of Survey 'oill' does not exist: the nearest are 'oil'"),
         (lambda: Area(state="IL"), "argument of Area 'state' does not exist: the nearest are 'states'"),
         (
@@ -214,8 +217,8 @@ def test_a_missing_argument_is_pythons_own_error():
         ),
         (lambda: machine.catalog_machine("DGX H100", nic_Bps=[1e9, 2e9]), r"nic_Bps is \[.*: give a number in B/s"),
         (
-            lambda: find_places(
-                small_grid(), 1e9, 75e3, "installed", survey=Survey(1.0), authority_caps={"PJM": "2 GB"}
+            lambda: find_split(
+                small_grid(), 1e9, 75e3, 2, "installed", survey=Survey(1.0), authority_caps={"PJM": "2 GB"}
             ),
             r"authority_caps\['PJM'\] is '2 GB': give a number in W, or a text such as '2 GW'",
         ),

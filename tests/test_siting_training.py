@@ -17,7 +17,7 @@ from railcore.catalog.units import GW, MW, Gbps, km, ms
 from railcore.siting import distances
 from railcore.siting.cities import cities
 from railcore.siting.grid import PowerGrid, load_grid
-from railcore.siting.points import Points
+from railcore.siting.points import MapPoints
 from railcore.siting.supply import Supply
 from railcore.training.transformer import catalog_model
 from suite.flops2024 import direct_lines, siting_claims, sitings, specification, training_case
@@ -81,8 +81,8 @@ def test_shares_by_hand():
     assert sitings.even_shares([9.0, 5.0], 4.0) == pytest.approx([0.5, 0.5])
     assert sitings.even_shares([9.0, 1.0], 4.0) == pytest.approx([0.75, 0.25])
     assert sitings.even_shares([1.0, 9.0, 2.0], 12.0) == pytest.approx([1 / 12, 0.75, 1 / 6])
-    points = Points(np.zeros(2), np.zeros(2))
-    _, shares = sitings.demand_shares(points, {"both": [0, 1]}, [1.0, 2.0], 4.0)["both"]
+    two = Somewhere(np.zeros(2), np.zeros(2))
+    _, shares = sitings.demand_shares(two, {"both": [0, 1]}, [1.0, 2.0], 4.0)["both"]
     assert np.isnan(shares).all()
 
 
@@ -222,7 +222,7 @@ def tiny():
     power, none = np.array([9e9, 2e9, 3e9, 4e9]), np.zeros(4)
     powers = {"installed_w": power, "firm_w": power, "idle_w": power / 2, "interconnect_w": power}
     offered = Supply(**{field.name: powers.get(field.name, none) for field in fields(Supply)})
-    return Points(mine, 1.0, True, lat, lon, plants["state"].to_numpy()[:4], members, offered), power
+    return MapPoints(mine, 1.0, True, lat, lon, plants["state"].to_numpy()[:4], members, offered), power
 
 
 PLACES, POWER = tiny()

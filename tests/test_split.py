@@ -1,4 +1,9 @@
+"""Splits: k places that feed a demand together, against all combinations; the one-call search for them."""
+
+import os
+from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,12 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
+from small_grids import GAS_PLANTS, gas_grid
 
+from railcore import catalog
+from railcore.catalog.units import GW, km
 from railcore.network.globe import great_circle_distance
+from railcore.siting import eia
+from railcore.siting.areas import Area
+from railcore.siting.authorities import authority_caps
 from railcore.siting.available_power import AvailablePower
-from railcore.siting.split import best_split, splits
+from railcore.siting.grid import load_grid
+from railcore.siting.places import NoPlaces, Survey
+from railcore.siting.split import best_split, find_split
+from suite.flops2024.sitings import splits
 
-km = 1e3
+FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
+SMALL, WIDE = gas_grid(), Survey(step_deg=2.0)
+IDLE = 1 - catalog.item("fuels", "gas")["capacity_factor"]
 
 
 def make(seed: int, n: int = 9, plants: int = 12, span: float = 4.0) -> AvailablePower:
@@ -47,13 +63,15 @@ def feeds(usable, authority, demand, k, caps, share) -> bool:
 def brute(options, demand, k, separation=0.0, place_cap=np.inf, caps=None, share=1.0):
     """(longest, spare) of every k candidates that meet the terms."""
     far, both = table(options), (options.plants @ options.plants.T).toarray()
-    usable, found = np.minimum(options.power_w, place_cap), []
+    caps = caps or {}
+    cap_w = [min(place_cap, caps.get(code, np.inf)) for code in options.authority.tolist()]
+    usable, found = np.minimum(options.power_w, cap_w), []
     for chosen in combinations(range(len(options)), k):
         at = list(chosen)
         pairs = list(combinations(at, 2))
         if any(both[pair] or far[pair] < separation for pair in pairs) or (usable[at] <= 0).any():
             continue
-        if feeds(usable[at], options.authority[at], demand, k, caps or {}, share):
+        if feeds(usable[at], options.authority[at], demand, k, caps, share):
             found.append((max((far[pair] for pair in pairs), default=0.0), usable[at].sum() - demand))
     return found
 
@@ -186,7 +204,121 @@ def test_rows_of_every_k():
     solved = rows[rows["problem"] == ""]
     assert len(solved) and len(solved) < 6 and rows.loc[rows["problem"] != "", "longest_m"].isna().all()
     assert np.allclose(solved["part_w"] * solved["k"], 1.5e9)
-    assert (solved["candidates"] >= solved["strong_enough"]).all()
+    assert (solved["with_power"] >= solved["strong_enough"]).all()
     assert (solved["strong_enough"] >= solved["undominated"]).all()
     most = best_split(options, 1.5e9, int(solved["k"].iloc[-1]), least_separation_m=50 * km)
     assert most.table(options).shape[1] == 6
+
+
+# `find_split`
+
+
+@given(st.integers(1, 4), st.floats(0.05, 1.7), st.sampled_from(["shortest", "spare"]))
+def test_split_of_a_grid_is_the_best_of_all_subsets(k, part_gw, objective):
+    """Even parts: every place has demand / k; shortest is the least diameter, spare the most power."""
+    power = np.array([row[2] for row in GAS_PLANTS]) * GW * IDLE
+    lat, lon = np.array([row[:2] for row in GAS_PLANTS], float).T
+    far = great_circle_distance(lat[:, None], lon[:, None], lat, lon)
+    sets = [list(some) for some in combinations(range(5), k) if power[list(some)].min() >= part_gw * GW]
+    terms = {"objective": objective, "least_separation_m": 0.0}
+    found = find_split(SMALL, k * part_gw * GW, 30 * km, k, "idle fuelled", survey=WIDE, **terms)
+    longest, spare = far[np.ix_(*2 * [found_at(found)])].max(), power[found_at(found)].sum()
+    assert found.places["power_w"].to_numpy() == pytest.approx(part_gw * GW)
+    assert len(found.ways) == k * (k - 1) // 2
+    assert found.ways["distance_m"].max() == pytest.approx(longest) if k > 1 else found.ways.empty
+    if objective == "shortest":
+        assert longest == pytest.approx(min(far[np.ix_(some, some)].max() for some in sets))
+    else:
+        assert spare == pytest.approx(max(power[some].sum() for some in sets))
+
+
+def found_at(found) -> list[int]:
+    """Numbers of the plants whose circles were chosen."""
+    plants = found.points.plants[found.split.places]
+    assert plants.sum(axis=0).max() <= 1  # no plant is shared
+    return sorted(plants.indices.tolist())
+
+
+def test_terms_and_assumptions_reach_the_split():
+    apart = find_split(SMALL, 2 * GW, 30 * km, 2, "idle fuelled", survey=WIDE, least_separation_m=500 * km)
+    near = find_split(SMALL, 2 * GW, 30 * km, 2, "installed", survey=WIDE, least_separation_m=0.0)
+    usual = find_split(SMALL, 2 * GW, 30 * km, 2, "installed", survey=WIDE)
+    assert apart.split.longest_m >= 500 * km > 61 * km > near.split.longest_m
+    assert usual.split.longest_m >= 61 * km  # two circles of plants and a kilometre
+    capped = find_split(SMALL, 2 * GW, 30 * km, 2, "installed", survey=WIDE, authority_caps={"PJM": 0.0})
+    assert not set(capped.places["authority"]) & {"PJM"}
+    weak = replace(SMALL, lines=SMALL.lines.assign(power_w=0.0))
+    with pytest.raises(ValueError, match="no such places exist"):
+        find_split(weak, 1 * GW, 30 * km, 1, "installed", survey=WIDE)
+    assert len(find_split(weak, 1 * GW, 30 * km, 1, "installed", survey=replace(WIDE, reserve="none")).places) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"demand_w": 50 * GW, "k": 1}, r"50 GW: the best ha(s|ve) 5\.\d+ GW"),
+        ({"demand_w": 50 * GW}, "2 places .* the best ha"),
+        ({"rule": "idle fueled"}, "rule 'idle fueled' does not exist: the nearest are .*'idle fuelled'"),
+        ({"authority_caps": {"PJN": 1.0}}, "authority_caps has .*PJN"),
+    ],
+)
+def test_bad_input_names_itself(changes, words):
+    asked = {"demand_w": 2 * GW, "radius_m": 30 * km, "rule": "idle fuelled", "survey": WIDE} | changes
+    with pytest.raises(ValueError, match=words):
+        find_split(SMALL, **asked)
+
+
+# The bound of authorities holds for the places of a split together
+
+
+def test_places_of_a_split_share_the_bound_of_their_authority():
+    """Both plants of PJM have 5.2 and 2.9 GW idle; its bound is for both."""
+    tight = replace(SMALL, authority_caps={"PJM": 4 * GW, "BPAT": 1 * GW})
+    east = {"area": Area(states=["MD", "VA", "DC"]), "survey": WIDE, "least_separation_m": 0.0}
+    asked = ("30 km", 2, "idle fuelled")
+    for demand in (3 * GW, 4 * GW):
+        found = find_split(tight, demand, *asked, **east)
+        assert found.places["power_w"].sum() == pytest.approx(demand) and found.places["available_w"].max() == 4 * GW
+    with pytest.raises(NoPlaces, match=r"2 places .* have 4\.1 GW: the best have (4|3\.9\d) GW"):
+        find_split(tight, 4.1 * GW, *asked, **east)
+    assert find_split(SMALL, 4.1 * GW, *asked, **east).warnings == ("no bound is known of PJM",)
+    # a cap of one authority leaves the bounds of the others
+    capped = find_split(tight, 4.1 * GW, *asked, survey=WIDE, least_separation_m=0.0, authority_caps={"BPAT": 0.5 * GW})
+    assert set(capped.places["authority"]) == {"PJM", "SRP"}
+    in_place = find_split(tight, 4.1 * GW, *asked, **east, authority_caps={"PJM": 5 * GW})
+    assert set(in_place.places["authority"]) == {"PJM"}
+
+
+def check_shared_bounds(grid, reserve: str) -> None:
+    """Together no places of an authority carry more than its bound, which two would have by the rule alone."""
+    bound, survey = authority_caps()["FPL"], Survey(step_deg=1.0, reserve=reserve)
+    for k, radius, objective in ((2, 50 * km, "shortest"), (3, 75 * km, "spare")):
+        asked = {"area": Area(authorities=["FPL"]), "survey": survey, "least_separation_m": 10 * km}
+        asked |= {"objective": objective}
+        found = find_split(grid, 0.99 * bound, radius, k, "idle fuelled", **asked)
+        assert found.places["power_w"].sum() == pytest.approx(0.99 * bound)
+        assert (found.places["available_w"] <= bound).all()
+        with pytest.raises(NoPlaces):
+            find_split(grid, 1.01 * bound, radius, k, "idle fuelled", **asked)
+        free = find_split(replace(grid, authority_caps={}), 1.01 * bound, radius, k, "idle fuelled", **asked)
+        assert set(free.places["authority"]) == {"FPL"}
+
+
+def test_places_of_a_split_of_the_embedded_grid_share_the_bound():
+    check_shared_bounds(load_grid(), "unit")
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")
+def test_places_of_a_split_among_real_plants_share_the_bound():
+    check_shared_bounds(load_grid().with_plants(eia.plants(FOLDER / "plants.csv.gz")), "none")
+
+
+def test_a_split_reads_with_ways_and_shares():
+    found = find_split(SMALL, 2 * GW, 30 * km, 2, "installed", survey=WIDE)
+    text = str(found)
+    assert text.startswith("2 places for 2 GW, plants within 30 km; searched: the whole country")
+    assert [*found.shown()][3:6] == ["carries", "available", "limited by"]
+    assert (
+        f"farthest apart: {found.places['name'][0]} and {found.places['name'][1]}, " in text and " ms one way" in text
+    )
+    assert list(found.ways[["name", "name_to"]].iloc[0]) == list(found.places["name"])

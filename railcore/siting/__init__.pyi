@@ -2,7 +2,6 @@ from .areas import Area as Area
 from .authorities import authority_caps as authority_caps
 from .available_power import HEADROOM as HEADROOM
 from .available_power import RULES as RULES
-from .available_power import available_power as available_power
 from .available_power import demand_warnings as demand_warnings
 from .available_power import feeds_demand as feeds_demand
 from .distances import pairwise_links as pairwise_links

@@ -15,7 +15,7 @@ from railcore.siting import eia
 from railcore.siting.cities import cities
 from railcore.siting.geometry import within_radius
 from railcore.siting.grid import PowerGrid
-from railcore.siting.points import Points, lattice, points_around
+from railcore.siting.points import MapPoints, lattice, points_around
 
 Point = tuple[float, float]  # latitude and longitude [degrees]
 _MOST_LISTED = 8  # names that a refusal lists
@@ -84,16 +84,16 @@ def people_within(latitude: ArrayLike, longitude: ArrayLike, distance_m: float) 
 @checked
 @dataclass(frozen=True)
 class Area:
-    """Conditions on the centre of a place; its plants may lie a radius farther. Without any: the whole country.
+    """Conditions on the point of a place; its plants may lie a radius farther. Without any: the whole country.
 
     near: a city (see `city_point`) or a point (latitude, longitude).
     near_m: largest distance to it [m].
     states: by name or postal code; all where none is given.
-    most_people: in cities within people_m of the centre (see `people_within`).
+    most_people: in cities within people_m of the point (see `people_within`).
     people_m: radius in which they count [m].
-    authorities: codes, of which one has most of the power around the centre.
+    authorities: codes, of which one has most of the power around the point.
 
-    Centres lie on land in any case: seas and the Great Lakes are outside of the outlines of the states, smaller lakes
+    Points lie on land in any case: seas and the Great Lakes are outside of the outlines of the states, smaller lakes
     are not. Slope, zoning and price of land are not in the data.
 
     Raises ValueError for near without near_m or the reverse and for numbers out of range, UnknownName for a name.
@@ -147,7 +147,7 @@ class Area:
         return words + [f"with most power of {' or '.join(self.authorities)}"] * bool(self.authorities)
 
     def _conditions(self) -> Iterator["_Condition"]:
-        """Conditions that the centre alone decides."""
+        """Conditions that the point alone decides."""
         if self.near is not None and self.near_m is not None:
             most_m = self.near_m
             yield _Condition(
@@ -176,7 +176,7 @@ class Area:
 
     def points(
         self, grid: PowerGrid, radius_m: float, step_deg: float = 0.25, oil: bool = True, coal_basis: str = "capacity"
-    ) -> Points:
+    ) -> MapPoints:
         """Points that meet the conditions.
 
         Parameters
@@ -186,7 +186,7 @@ class Area:
 
         Returns
         -------
-        `Points`, at least one where there are conditions.
+        `MapPoints`, at least one where there are conditions.
 
         Raises
         ------
@@ -221,10 +221,10 @@ class Area:
 
 @dataclass(frozen=True)
 class _Condition:
-    """A condition on centres (latitude, longitude, state).
+    """A condition on points (latitude, longitude, state).
 
     words: as people say it.
-    meets: True for the centres that meet it.
+    meets: True for the points that meet it.
     remedy: what to do where none does.
     """
 

@@ -26,7 +26,7 @@ from railcore.catalog.checks import Floats
 from railcore.catalog.units import MW, show
 from railcore.siting.authorities import authority_caps as published_caps
 from railcore.siting.authorities import authority_table
-from railcore.siting.points import Points
+from railcore.siting.points import MapPoints
 from railcore.siting.supply import Supply
 
 RESERVES = {"unit": "largest_unit_w", "site": "largest_site_w", "none": ""}  # what lines must replace
@@ -184,7 +184,7 @@ class AvailablePower:
     plants: sparse 0/1, shape (n, plants).
     authority: balancing authority that has most of the plants' power.
     radius_m: of the points' circles, where they are circles: those more than two radii apart share no plant.
-    limit: what decided the power, in words.
+    limit: what decided the power, in words; "coal, or too few lines" where that leaves none.
     authority_caps: most power of all places of an authority together [W], by code.
     """
 
@@ -208,7 +208,7 @@ class AvailablePower:
 
 
 def available_power(
-    points: Points,
+    points: MapPoints,
     rule: str = HEADROOM,
     most_coal: float = 0.5,
     reserve: str = "unit",
@@ -247,6 +247,7 @@ def available_power(
     bound_w = np.array([here.get(code, np.inf) for code in authority.tolist()], float)
     bounds = np.char.add("bound of ", authority)
     limit = np.where(by_rule_w <= bound_w, _limit(points, supply, rule), bounds).astype(object)
+    limit[~eligible(supply, most_coal, reserve)] = "coal, or too few lines"
     return AvailablePower(
         points.latitude,
         points.longitude,
@@ -268,7 +269,7 @@ def _with_flexible_load(supply: Supply, authority: np.ndarray, flexible_w: Mappi
     return replace(supply, load_w=supply.load_w * np.array([part.get(code, 1.0) for code in authority.tolist()]))
 
 
-def _limit(points: Points, supply: Supply, rule: str) -> np.ndarray:
+def _limit(points: MapPoints, supply: Supply, rule: str) -> np.ndarray:
     """What decides by a rule: of the default one the smaller of its two parts."""
     if rule != HEADROOM:
         return np.full(len(points), f"rule {rule!r}")

@@ -13,15 +13,15 @@ from railcore.network.wide_area import one_way_delay
 
 
 class Located(Protocol):
-    """Sites with a centre each, such as `Points`, `PowerNodes` and `AvailablePower`."""
+    """Sites, such as `MapPoints`, `PowerNodes` and `AvailablePower`."""
 
     @property
     def latitude(self) -> np.ndarray:
-        """Of the centres [degrees], shape (sites,)."""
+        """Of the sites [degrees], shape (sites,)."""
 
     @property
     def longitude(self) -> np.ndarray:
-        """Of the centres [degrees], shape (sites,)."""
+        """Of the sites [degrees], shape (sites,)."""
 
 
 def pair_distances_m(sites: Located, pairs: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Places that have the power for a demand, in order: the nearest to a city first, or those with most power to spare."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -19,12 +19,11 @@ from railcore.siting.available_power import (
     AvailablePower,
     available_power,
     demand_warnings,
-    power_by_rule_w,
 )
 from railcore.siting.cities import nearest_city
 from railcore.siting.energy import electricity_prices, marginal_intensity
 from railcore.siting.grid import PowerGrid, state_of
-from railcore.siting.points import Points
+from railcore.siting.points import MapPoints
 from railcore.siting.split_terms import Split
 
 
@@ -49,11 +48,11 @@ class Survey:
     most_coal: Annotated[float, Range(0, 1, above_0=True)] = 0.5
     reserve: Literal["unit", "site", "none"] = "unit"
 
-    def points(self, grid: PowerGrid, radius_m: float, area: Area) -> Points:
+    def points(self, grid: PowerGrid, radius_m: float, area: Area) -> MapPoints:
         """Points of a grid in an area, with the plants within the radius of each [m]."""
         return area.points(grid, radius_m, self.step_deg, self.oil, self.coal_basis)
 
-    def power(self, points: Points, rule: str, flexible_w: Mapping[str, float] | None = None) -> AvailablePower:
+    def power(self, points: MapPoints, rule: str, flexible_w: Mapping[str, float] | None = None) -> AvailablePower:
         """Power that a datacenter may have at each of them by a rule. flexible_w: as in `available_power`."""
         return available_power(points, rule, self.most_coal, self.reserve, flexible_w=flexible_w)
 
@@ -77,7 +76,7 @@ class FoundPlaces:
     demand_w: float
     rule: str
     area: Area
-    points: Points
+    points: MapPoints
     places: pd.DataFrame
     split: Split | None
     ways: pd.DataFrame
@@ -129,7 +128,11 @@ class FoundPlaces:
 
     def shown(self) -> pd.DataFrame:
         """The table of places as people read it."""
-        table, power = self.places, lambda column: [units.show(value, "W", 4) for value in self.places[column]]
+        table = self.places
+
+        def power(column: str) -> pd.Series:
+            return _texts(table[column], lambda power_w: units.show(power_w, "W", 4))
+
         columns = {"place": table["name"], "state": table["state"], "authority": table["authority"]}
         if self.split is not None:
             columns["carries"] = power("power_w")
@@ -139,9 +142,7 @@ class FoundPlaces:
         if table["distance_m"].notna().any():
             columns[f"from {self.area.place[0]}"] = [units.show(far, "m", 3) for far in table["distance_m"]]
         columns |= {
-            "USD/kWh": (table["usd_per_J"] * units.kWh).map(
-                lambda price: "unknown" if price != price else f"{price:.3f}"
-            ),
+            "USD/kWh": _texts(table["usd_per_J"] * units.kWh, "{:.3f}".format),
             "lines out": power("lines_w"),
             "fuels": table["fuels"],
         }
@@ -158,8 +159,13 @@ class FoundPlaces:
         return "\n".join([*lines, *self.basis, *(f"warning: {text}" for text in self.warnings)])
 
 
+def _texts(values: pd.Series, text: Callable[[float], str]) -> pd.Series:
+    """Each value as a text, "unknown" for NaN."""
+    return values.map(lambda value: "unknown" if np.isnan(value) else text(value))
+
+
 def place_table(
-    points: Points, power: AvailablePower, chosen: np.ndarray, carried_w: np.ndarray, area: Area, survey: Survey
+    points: MapPoints, power: AvailablePower, chosen: np.ndarray, carried_w: np.ndarray, area: Area, survey: Survey
 ) -> pd.DataFrame:
     """What is known of each chosen point.
 
@@ -182,7 +188,7 @@ def place_table(
     here = points[chosen]
     state = state_of(here.latitude, here.longitude)
     known = not np.isnan(here.supply.largest_unit_w).any()
-    headroom_w = power_by_rule_w(here.supply, HEADROOM, survey.most_coal, survey.reserve) if known else np.nan
+    headroom_w = survey.power(here, HEADROOM).power_w if known else np.nan
     return pd.DataFrame(
         {
             "place": chosen,
@@ -302,7 +308,7 @@ def find_places(
     return FoundPlaces(demand_w, rule, area, points, table, None, pd.DataFrame(), warnings, flexible_w or {})
 
 
-def _distinct(points: Points, order: np.ndarray, k: int, apart_m: float) -> np.ndarray:
+def _distinct(points: MapPoints, order: np.ndarray, k: int, apart_m: float) -> np.ndarray:
     """The first k of some points in order that are apart from all before."""
     chosen: list[int] = []
     while len(order) and len(chosen) < k:
@@ -313,7 +319,7 @@ def _distinct(points: Points, order: np.ndarray, k: int, apart_m: float) -> np.n
     return np.array(chosen, int)
 
 
-def _none_has(demand_w: float, points: Points, power: AvailablePower, area: Area) -> str:
+def _none_has(demand_w: float, points: MapPoints, power: AvailablePower, area: Area) -> str:
     """A refusal that says how much the best place has, where, and what limits it."""
     asked = f"no place has {units.show(demand_w, 'W', 4)}"
     here = f"; searched: {units.counted(len(points), 'points')} {', '.join(area.words)}" if area.words else ""

@@ -17,15 +17,15 @@ Lattice = tuple[np.ndarray, np.ndarray, np.ndarray]  # latitude, longitude, stat
 
 
 @dataclass(frozen=True)
-class Points:
-    """Lattice and the plants within a radius of each.
+class MapPoints:
+    """Points on the map, and the plants within a radius of each.
 
     grid: whose plants they are.
     radius_m: how far a plant may lie from its point [m].
     oil: whether plants that burn oil count.
     latitude, longitude, state: of the points, shape (n,).
     plants: sparse (n, plants of the grid) with 1 for a member.
-    supply: what the plants of each offer.
+    supply: what the plants of each have.
     """
 
     grid: PowerGrid
@@ -40,7 +40,7 @@ class Points:
     def __len__(self) -> int:
         return len(self.latitude)
 
-    def __getitem__(self, chosen: Any) -> "Points":
+    def __getitem__(self, chosen: Any) -> "MapPoints":
         """The same of some points, by mask or index."""
         parts = ("latitude", "longitude", "state", "plants", "supply")
         return replace(self, **{name: getattr(self, name)[chosen] for name in parts})
@@ -79,7 +79,7 @@ def points_around(
     oil: bool = True,
     coal_basis: str = "capacity",
     at: Lattice | None = None,
-) -> Points:
+) -> MapPoints:
     """Points that have plants to count within a radius.
 
     Parameters
@@ -97,7 +97,7 @@ def points_around(
 
     Returns
     -------
-    `Points` of the radius.
+    `MapPoints` of the radius.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def points_by_radius(
     step_deg: float = 0.25,
     coal_basis: str = "capacity",
     at: Lattice | None = None,
-) -> list[Points]:
+) -> list[MapPoints]:
     """`points_around` each radius, with and without oil, of the same lattice.
 
     Parameters
@@ -128,7 +128,7 @@ def points_by_radius(
 
     Returns
     -------
-    `Points` by radius, then by oil.
+    `MapPoints` by radius, then by oil.
 
     Raises
     ------
@@ -147,6 +147,6 @@ def points_by_radius(
     for radius, plants, loads, substations in zip(radii, *circles, strict=True):
         for with_oil in oil_counts:
             supply = supply_of_groups(grid, plants, loads, substations, with_oil, coal_basis)
-            found = Points(grid, radius, with_oil, *at, plants, supply)
+            found = MapPoints(grid, radius, with_oil, *at, plants, supply)
             by_radius.append(found[np.flatnonzero(supply.installed_w > 0)])
     return by_radius

@@ -1,6 +1,6 @@
 """The solver of a split: the strongest k places by a mixed-integer programme, the nearest k as cliques of a graph.
 
-HiGHS solves the programme. The graph joins candidates that can be chosen together; k places are a clique of k.
+HiGHS solves the programme. The graph joins points that can be chosen together; k places are a clique of k.
 """
 
 from dataclasses import dataclass, field
@@ -18,21 +18,21 @@ from railcore.siting.distances import diameter_m, index_pairs, pair_distances_m
 from railcore.siting.geometry import within_radius
 from railcore.siting.split_terms import SplitConstraints, pairs_within
 
-Bits = int  # a set of candidates: bit i for candidate i
+Bits = int  # a set of points: bit i for point i
 Weighed = tuple[float, list[int]]  # usable power of a clique [W], and the clique
 _SAME = 1e-9  # distances that differ by less of themselves are equal
-_MANY = 1000  # of more candidates, so many give a first upper bound: a third of the time at 4,000
-_FEW = 300  # candidates that go with a pair; where there are more, the programme is solved
+_MANY = 1000  # of more points, so many give a first upper bound: a third of the time at 4,000
+_FEW = 300  # points that go with a pair; where there are more, the programme is solved
 _GROWTH = 1.3  # of the distance that the search tries next
 _OPTIONS = {"mip_rel_gap": 0, "presolve": False}  # of HiGHS; presolve takes longer than the rest
-_FIRST_SIZE = 64  # candidates of the first programme
+_FIRST_SIZE = 64  # points of the first programme
 
 
 @dataclass
 class MixedIntegerProgramme:
     """A mixed-integer programme: max worth x over x from 0 to high, low <= rows x <= high for each row, some x whole.
 
-    x: y of each candidate, 0 or 1, then t, the power of each capped authority [MW].
+    x: y of each point, 0 or 1, then t, the power of each capped authority [MW].
     """
 
     worth: np.ndarray
@@ -60,9 +60,9 @@ class MixedIntegerProgramme:
 def strongest_places(constraints: SplitConstraints, maximise: bool = True, reach_m: float = np.inf) -> list[int] | None:
     """The k places with most usable power that meet the constraints.
 
-    Solves the programme of the first candidates, then of more, until a bound says that the others add nothing.
-    The bound: discs with a radius of half the separation, around candidates taken by falling power v_1 >= v_2 >= ...,
-    cover all candidates, and at most one place lies in each. With u the power of the strongest candidate left out,
+    Solves the programme of the first points, then of more, until a bound says that the others add nothing.
+    The bound: discs with a radius of half the separation, around points taken by falling power v_1 >= v_2 >= ...,
+    cover all points, and at most one place lies in each. With u the power of the strongest point left out,
     places that include such a one have at most u + v_1 + ... + v_(k-1).
 
     Parameters
@@ -78,8 +78,8 @@ def strongest_places(constraints: SplitConstraints, maximise: bool = True, reach
     -------
     Numbers of the places, None where there are none.
     """
-    usable, size = constraints.options.power_w, _FIRST_SIZE
-    spread = _spread_out(constraints.options, constraints.separation_m / 2 * (1 - 1e-6))
+    usable, size = constraints.power.power_w, _FIRST_SIZE
+    spread = _spread_out(constraints.power, constraints.separation_m / 2 * (1 - 1e-6))
     most_of_others_w = usable[spread[: constraints.k - 1]].sum()
     while True:
         places = _places(constraints[:size], maximise, reach_m)
@@ -96,26 +96,26 @@ def strongest_places(constraints: SplitConstraints, maximise: bool = True, reach
 def _places(constraints: SplitConstraints, maximise: bool, reach_m: float) -> list[int] | None:
     """The programme's k places: solved again and again, with rows for the pairs that break a distance, until none does.
 
-    Rows for the separation: sum of y_i <= 1 over candidates nearer to each other than it, in balls around some
-    candidates and around the middle of each pair that is too near. For the reach: y_i + y_j <= 1 of a pair beyond it.
+    Rows for the separation: sum of y_i <= 1 over points nearer to each other than it, in balls around some
+    points and around the middle of each pair that is too near. For the reach: y_i + y_j <= 1 of a pair beyond it.
     """
-    options, separation_m = constraints.options, constraints.separation_m
+    power, separation_m = constraints.power, constraints.separation_m
     programme = _programme(constraints, maximise)
     if separation_m > 0:
-        at = _spread_out(options, separation_m / 4)
-        centres = unit_vectors(options.latitude[at], options.longitude[at])
-        programme.add_rows(_balls(options, centres, separation_m), high=1)
+        at = _spread_out(power, separation_m / 4)
+        middles = unit_vectors(power.latitude[at], power.longitude[at])
+        programme.add_rows(_balls(power, middles, separation_m), high=1)
     while (x := programme.solve()) is not None:
-        chosen = np.flatnonzero(x[: len(options)] > 0.5)
+        chosen = np.flatnonzero(x[: len(power)] > 0.5)
         pairs = index_pairs(chosen)
-        far = pair_distances_m(options, pairs)
+        far = pair_distances_m(power, pairs)
         near, apart = pairs[far < separation_m], pairs[far > reach_m]
         if not len(near) + len(apart):
             return [int(place) for place in chosen]
         for pair in near:
-            programme.add_rows(_around(options, pair, separation_m), high=1)
+            programme.add_rows(_around(power, pair, separation_m), high=1)
         for pair in apart:
-            programme.add_rows(np.isin(np.arange(len(options)), pair).astype(float), high=1)
+            programme.add_rows(np.isin(np.arange(len(power)), pair).astype(float), high=1)
     return None
 
 
@@ -123,11 +123,11 @@ def _programme(constraints: SplitConstraints, maximise: bool) -> MixedIntegerPro
     """The programme without its rows for distances, which `_places` adds.
 
     max sum u_i y_i over y in {0, 1}^n and t >= 0, the power of each capped authority a, with
-    sum y_i = k; for each plant, sum of y_i over the candidates that hold it <= 1;
+    sum y_i = k; for each plant, sum of y_i over the points that hold it <= 1;
     t_a <= cap_a; t_a <= sum over a of u_i y_i; sum over the rest of u_i y_i + sum t_a >= demand;
     sum over a of y_i <= its most places.
     """
-    capped, usable = len(constraints.cap_w), constraints.options.power_w / MW
+    capped, usable = len(constraints.cap_w), constraints.power.power_w / MW
     ones, none = np.ones(len(usable)), np.zeros(capped)
     programme = MixedIntegerProgramme(
         worth=np.concatenate([usable * maximise, none]),
@@ -135,7 +135,7 @@ def _programme(constraints: SplitConstraints, maximise: bool) -> MixedIntegerPro
         whole=np.concatenate([ones, none]),
     )
     programme.add_rows(ones, constraints.k, constraints.k)
-    programme.add_rows(_holders(constraints.options), high=1)
+    programme.add_rows(_holders(constraints.power), high=1)
     for number in range(capped):
         members = constraints.cap_group == number
         programme.add_rows(np.concatenate([-usable * members, np.eye(capped)[number]]), high=0)
@@ -144,25 +144,25 @@ def _programme(constraints: SplitConstraints, maximise: bool) -> MixedIntegerPro
     return programme
 
 
-def _holders(options: AvailablePower) -> csr_array:
-    """A row for each plant that several candidates hold, 1 for those; rows that another contains are left out."""
-    holders = options.plants.T.tocsr()
+def _holders(power: AvailablePower) -> csr_array:
+    """A row for each plant that several points hold, 1 for those; rows that another contains are left out."""
+    holders = power.plants.T.tocsr()
     of_plant = [holders.indices[a:b].tobytes() for a, b in pairwise(holders.indptr.tolist()) if b > a + 1]
     sets = [np.frombuffer(raw, holders.indices.dtype) for raw in dict.fromkeys(of_plant)]
     at = np.cumsum([0, *map(len, sets)])
-    table = csr_array((np.ones(at[-1]), np.concatenate([*sets, np.zeros(0, int)]), at), shape=(len(sets), len(options)))
+    table = csr_array((np.ones(at[-1]), np.concatenate([*sets, np.zeros(0, int)]), at), shape=(len(sets), len(power)))
     both = (table @ table.T).tocoo()
     within = both.row[(both.row != both.col) & (both.data == np.diff(at)[both.row])]
     return table[np.setdiff1d(np.arange(len(sets)), within)]
 
 
-def _spread_out(options: AvailablePower, spacing_m: float) -> np.ndarray:
+def _spread_out(power: AvailablePower, spacing_m: float) -> np.ndarray:
     """Points taken in turn, each farther than the spacing from all before; all of them at a spacing of 0."""
     if not spacing_m:
-        return np.arange(len(options))
-    points = unit_vectors(options.latitude, options.longitude)
-    near = within_radius(points, points, spacing_m)
-    free, taken = np.ones(len(options), bool), []
+        return np.arange(len(power))
+    at = unit_vectors(power.latitude, power.longitude)
+    near = within_radius(at, at, spacing_m)
+    free, taken = np.ones(len(power), bool), []
     while free.any():
         one = int(free.argmax())
         taken.append(one)
@@ -170,31 +170,31 @@ def _spread_out(options: AvailablePower, spacing_m: float) -> np.ndarray:
     return np.array(taken)
 
 
-def _balls(options: AvailablePower, centres: np.ndarray, separation_m: float) -> csr_array:
-    """Rows of 1 for the candidates less than half a separation from each centre: no two of them go together."""
-    return within_radius(centres, unit_vectors(options.latitude, options.longitude), separation_m / 2 * (1 - 1e-6))
+def _balls(power: AvailablePower, middles: np.ndarray, separation_m: float) -> csr_array:
+    """Rows of 1 for the points less than half a separation from each middle: no two of them go together."""
+    return within_radius(middles, unit_vectors(power.latitude, power.longitude), separation_m / 2 * (1 - 1e-6))
 
 
-def _around(options: AvailablePower, pair: np.ndarray, separation_m: float) -> np.ndarray:
-    """A pair too near to each other and the candidates in the ball around its midpoint: no two of all go together."""
-    middle = unit_vectors(options.latitude[pair], options.longitude[pair]).sum(axis=0, keepdims=True)
-    row = _balls(options, middle / np.linalg.norm(middle), separation_m).toarray()
+def _around(power: AvailablePower, pair: np.ndarray, separation_m: float) -> np.ndarray:
+    """A pair too near to each other and the points in the ball around its midpoint: no two of all go together."""
+    middle = unit_vectors(power.latitude[pair], power.longitude[pair]).sum(axis=0, keepdims=True)
+    row = _balls(power, middle / np.linalg.norm(middle), separation_m).toarray()
     row[0, pair] = 1
     return row
 
 
 class CliqueSearch:
-    """Cliques of k in a graph of candidates that meet `constraints`, by branch and bound."""
+    """Cliques of k in a graph of points that meet `constraints`, by branch and bound."""
 
     def __init__(self, constraints: SplitConstraints) -> None:
         self.constraints, self.k = constraints, constraints.k
         self.cap_groups = [bits_of(constraints.cap_group == number) for number in range(len(constraints.cap_w))]
         self.demand_w = constraints.demand_w * (1 - 1e-12)
-        self.usable_w = constraints.options.power_w.tolist()
+        self.usable_w = constraints.power.power_w.tolist()
         self.any_feed = bool(min(self.usable_w) * self.k >= self.demand_w)  # every allowed set has the demand
 
     def connect(self, edges: np.ndarray) -> None:
-        """Take these pairs as the graph, less candidates that have too few neighbours."""
+        """Take these pairs as the graph, less points that have too few neighbours."""
         n = len(self.usable_w)
         while len(edges):
             enough = np.bincount(edges.ravel(), minlength=n) >= self.k - 1
@@ -211,7 +211,7 @@ class CliqueSearch:
         return start, []
 
     def common_neighbours(self, a: int, b: int) -> Bits:
-        """The candidates that go with both of a pair."""
+        """The points that go with both of a pair."""
         return self.near.get(a, 0) & self.near.get(b, 0)
 
     def heaviest(self, a: int, b: int, best: Weighed) -> Weighed:
@@ -221,7 +221,7 @@ class CliqueSearch:
         return self._branch(near, others, 0).heaviest([a, b], others, best)
 
     def _above(self, lowest: int) -> list[int]:
-        """A clique of `lowest` and later candidates; sets count from it on, so that they are short."""
+        """A clique of `lowest` and later points; sets count from it on, so that they are short."""
         shift = lowest + 1
         others = self.near[lowest] >> shift
         near = {one: self.near[one + shift] >> shift & others for one in members_of(others)}
@@ -248,7 +248,7 @@ class CliqueSearch:
         most_w
             Usable power that none of the others exceeds [W].
         shift
-            Added to a number of the set for the candidate's own.
+            Added to a number of the set for the point's own.
 
         Returns
         -------
@@ -269,10 +269,10 @@ class CliqueSearch:
 
 @dataclass(frozen=True)
 class Branch:
-    """The part of a search above one candidate: sets hold numbers less `shift`.
+    """The part of a search above one point: sets hold numbers less `shift`.
 
-    near: by candidate, those that go with it.
-    apart: by candidate, those that do not.
+    near: by point, those that go with it.
+    apart: by point, those that do not.
     most_w: usable power of the strongest.
     """
 
@@ -290,10 +290,10 @@ class Branch:
             return []
         if not need:
             return chosen
-        for candidate in self._branches(allowed, need):
-            if clique := self.grow([*chosen, candidate + self.shift], allowed & self.near[candidate]):
+        for point in self._branches(allowed, need):
+            if clique := self.grow([*chosen, point + self.shift], allowed & self.near[point]):
                 return clique
-            allowed ^= 1 << candidate
+            allowed ^= 1 << point
         return []
 
     def heaviest(self, chosen: list[int], others: Bits, best: Weighed) -> Weighed:
@@ -308,9 +308,9 @@ class Branch:
             return best
         if not need:
             return weight, chosen
-        for candidate in inside if self._branches(allowed, need) else []:
-            best = self.heaviest([*chosen, candidate + self.shift], allowed & self.near[candidate], best)
-            allowed ^= 1 << candidate
+        for point in inside if self._branches(allowed, need) else []:
+            best = self.heaviest([*chosen, point + self.shift], allowed & self.near[point], best)
+            allowed ^= 1 << point
         return best
 
     def _branches(self, others: Bits, need: int) -> list[int]:
@@ -344,7 +344,7 @@ def members_of(bits: Bits) -> list[int]:
 
 
 def neighbour_sets(n: int, edges: np.ndarray) -> dict[int, Bits]:
-    """For each of n candidates that has an edge the set of those it shares one with, by rising number."""
+    """For each of n points that has an edge the set of those it shares one with, by rising number."""
     graph = csr_array((np.ones(2 * len(edges), bool), (edges.T.ravel(), edges[:, ::-1].T.ravel())), shape=(n, n))
     near = {}
     for one in np.flatnonzero(np.diff(graph.indptr)).tolist():
@@ -357,15 +357,15 @@ def neighbour_sets(n: int, edges: np.ndarray) -> dict[int, Bits]:
 def nearest_places(constraints: SplitConstraints, upper_m: float) -> list[int]:
     """The k places with the least longest distance, and of these with most usable power.
 
-    A graph joins candidates that go together: no plant in common, separation <= d_ij <= D. D grows until the graph has
+    A graph joins points that go together: no plant in common, separation <= d_ij <= D. D grows until the graph has
     a clique of k; then the longest distance of each clique found is the next D, until there is no clique below it.
-    Of the cliques with a pair D apart the one with most power is taken: by search where few candidates go with the
+    Of the cliques with a pair D apart the one with most power is taken: by search where few points go with the
     pair, else by the programme.
 
-    constraints: candidates in an order along the map, so that the neighbours left to try lie to one side.
+    constraints: points in an order along the map, so that the neighbours left to try lie to one side.
     upper_m: a distance within which there are k places [m]. Gives their numbers, none where there are no k places.
     """
-    search, usable = CliqueSearch(constraints), constraints.options.power_w
+    search, usable = CliqueSearch(constraints), constraints.power.power_w
     diameter, edges, far = _least_diameter(search, upper_m)
     reach_m = diameter * (1 + _SAME)
     search.connect(edges[far <= reach_m])
@@ -384,7 +384,7 @@ def nearest_places(constraints: SplitConstraints, upper_m: float) -> list[int]:
 
 def _least_diameter(search: CliqueSearch, upper_m: float) -> tuple[float, np.ndarray, np.ndarray]:
     """Least longest distance of k places [m], inf where there are none, with pairs that hold them and their lengths."""
-    constraints, n, sharing = search.constraints, len(search.usable_w), _sharing(search.constraints.options)
+    constraints, n, sharing = search.constraints, len(search.usable_w), _sharing(search.constraints.power)
     reach = max(constraints.separation_m, upper_m / 64)
     if n > _MANY:
         some = np.sort(np.random.default_rng(0).permutation(n)[:_MANY])
@@ -413,7 +413,7 @@ def _diameter_around(search: CliqueSearch, edges: np.ndarray, far: np.ndarray, c
     inside = around[edges].all(axis=1)
     edges, far = edges[inside], far[inside]
     while clique:
-        longest = diameter_m(search.constraints.options, clique)
+        longest = diameter_m(search.constraints.power, clique)
         near = far < longest * (1 - _SAME)
         edges, far = edges[near], far[near]
         search.connect(edges)
@@ -421,19 +421,19 @@ def _diameter_around(search: CliqueSearch, edges: np.ndarray, far: np.ndarray, c
     return longest
 
 
-def _sharing(options: AvailablePower) -> np.ndarray:
-    """Pairs of candidates that share a plant, i n + j, sorted."""
-    both = (options.plants @ options.plants.T).tocoo()
-    return np.sort(both.row.astype(np.int64) * len(options) + both.col)
+def _sharing(power: AvailablePower) -> np.ndarray:
+    """Pairs of points that share a plant, i n + j, sorted."""
+    both = (power.plants @ power.plants.T).tocoo()
+    return np.sort(both.row.astype(np.int64) * len(power) + both.col)
 
 
 def _edges(constraints: SplitConstraints, sharing: np.ndarray, reach_m: float) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs that go together at most `reach_m` apart, in the order of the candidates, and their distances [m]."""
-    options, near = constraints.options, pairs_within(constraints.options, reach_m)
-    key = near[:, 0] * len(options) + near[:, 1]
+    """Pairs that go together at most `reach_m` apart, in the order of the points, and their distances [m]."""
+    power, near = constraints.power, pairs_within(constraints.power, reach_m)
+    key = near[:, 0] * len(power) + near[:, 1]
     at = np.minimum(np.searchsorted(sharing, key), max(len(sharing) - 1, 0))
     near = near[sharing[at] != key] if len(sharing) else near
-    far = pair_distances_m(options, near)
+    far = pair_distances_m(power, near)
     cap_group, single = constraints.cap_group[near], np.array([*constraints.most_places, 2]) < 2
     alone = (cap_group[:, 0] == cap_group[:, 1]) & single[cap_group[:, 0]]  # two of an authority that may have one
     fits = (far >= constraints.separation_m) & (far <= reach_m) & ~alone

@@ -16,17 +16,17 @@ from railcore.network.globe import chord_length, unit_vectors
 from railcore.siting.available_power import AvailablePower
 
 
-def pairs_within(options: AvailablePower, distance_m: float) -> np.ndarray:
-    """Pairs (i, j), i < j, of candidates at most about this far apart, shape (pairs, 2)."""
-    tree = cKDTree(unit_vectors(options.latitude, options.longitude))
+def pairs_within(power: AvailablePower, distance_m: float) -> np.ndarray:
+    """Pairs (i, j), i < j, of points at most about this far apart, shape (pairs, 2)."""
+    tree = cKDTree(unit_vectors(power.latitude, power.longitude))
     pairs = tree.query_pairs(chord_length(distance_m * (1 + 1e-9)) + 1e-9, output_type="ndarray")
     return np.asarray(pairs, np.int64).reshape(-1, 2)
 
 
-def undominated_sites(
-    options: AvailablePower, resolution_m: float, caps: Mapping[str, float] | None = None, separation_m: float = 0.0
+def undominated_points(
+    power: AvailablePower, resolution_m: float, caps: Mapping[str, float] | None = None, separation_m: float = 0.0
 ) -> np.ndarray:
-    """Indices of the candidates that no other one replaces.
+    """Indices of the points that no other one replaces.
 
     Points are taken in order: with the fewest plants first, or by falling power where separation_m exceeds two
     radii. One that is kept, B, replaces a later one, A, where
@@ -42,8 +42,8 @@ def undominated_sites(
 
     Parameters
     ----------
-    options
-        Points.
+    power
+        At each point.
     resolution_m, separation_m
         w, and the least separation s of a split [m].
     caps
@@ -53,9 +53,9 @@ def undominated_sites(
     -------
     Indices, rising.
     """
-    size, apart = np.diff(options.plants.indptr), separation_m > 2 * options.radius_m
-    order = np.lexsort((size, -options.power_w) if apart else (-options.power_w, size))
-    some, size = options[order], size[order]
+    size, apart = np.diff(power.plants.indptr), separation_m > 2 * power.radius_m
+    order = np.lexsort((size, -power.power_w) if apart else (-power.power_w, size))
+    some, size = power[order], size[order]
     b, a = pairs_within(some, resolution_m).T  # b comes first and may replace a
     capped = pd.Index(list(caps or {})).get_indexer(some.authority)  # -1 for the others
     alike = (some.power_w[b] >= some.power_w[a]) & (capped[b] == capped[a])
@@ -73,32 +73,31 @@ def undominated_sites(
     return np.sort(order[keep])
 
 
-def _shared(options: AvailablePower, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _shared(power: AvailablePower, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Plants that a and b of each pair both hold."""
     count = np.zeros(len(a))
     for part in np.array_split(np.arange(len(a)), max(len(a) // 100_000, 1)):
-        count[part] = options.plants[a[part]].multiply(options.plants[b[part]]).sum(axis=1)
+        count[part] = power.plants[a[part]].multiply(power.plants[b[part]]).sum(axis=1)
     return count
 
 
 Objective = Literal["shortest", "spare"]
-OBJECTIVES = {"nearest": "shortest", "roomiest": "spare"}  # by the name that a siting gets
 MOST_PLACES = 10  # an exact search takes too long for more
 
 
 @dataclass(frozen=True)
 class SplitConstraints:
-    """Points, and what k places among them must meet.
+    """Usable power at points, and what k places among them must meet.
 
-    options: candidates whose power is the usable one.
+    power: at each point, the usable one.
     k: number of places.
     demand_w: of all places together.
     separation_m: least distance between two.
-    cap_group: number of each candidate's capped authority, -1 for none.
+    cap_group: number of each point's capped authority, -1 for none.
     cap_w, most_places: most power [W] and places of each such group.
     """
 
-    options: AvailablePower
+    power: AvailablePower
     k: int
     demand_w: float
     separation_m: float
@@ -108,13 +107,13 @@ class SplitConstraints:
 
     def power_w(self, chosen: Sequence[int]) -> float:
         """Power that places can have together: sum over capped authorities of min(cap, their usable), and the rest."""
-        usable, group = self.options.power_w[list(chosen)], self.cap_group[list(chosen)]
+        usable, group = self.power.power_w[list(chosen)], self.cap_group[list(chosen)]
         capped = (min(cap, float(usable[group == number].sum())) for number, cap in enumerate(self.cap_w))
         return float(usable[group < 0].sum()) + sum(capped)
 
     def __getitem__(self, chosen: Any) -> "SplitConstraints":
-        """The same of some candidates, by index or slice."""
-        return replace(self, options=self.options[chosen], cap_group=self.cap_group[chosen])
+        """The same of some points, by index or slice."""
+        return replace(self, power=self.power[chosen], cap_group=self.cap_group[chosen])
 
 
 @checked
@@ -128,7 +127,7 @@ class SplitTerms:
     least_separation_m: between two places.
     place_cap_w, authority_caps: most power [W] of a place, and of the places of an authority by its code.
     least_share: of an even part, that every place carries; 1 for even parts, as training in step over all places wants.
-    resolution_m: distance within which a candidate replaces those that it dominates (`undominated_sites`); not how near
+    resolution_m: distance within which a point replaces those that it dominates (`undominated_points`); not how near
         places are.
 
     Raises ValueError naming the argument out of range.
@@ -155,42 +154,42 @@ class SplitTerms:
         """The least that a place carries: s d / k [W]."""
         return self.least_share * self.demand_w / self.k
 
-    def check(self, options: AvailablePower) -> None:
-        """Raises ValueError for more places than candidates, and for authorities that no candidate has."""
-        if self.k > len(options):
-            raise ValueError(f"k is {self.k}: give at most as many places as there are candidates, {len(options)}")
-        if unknown := sorted(code for code in self.authority_caps if code not in options.authority):
-            choices = np.unique(options.authority).tolist()
-            raise ValueError(f"authority_caps has {unknown}: no candidate has them, give some of {choices}")
+    def check(self, power: AvailablePower) -> None:
+        """Raises ValueError for more places than points, and for authorities that no point has."""
+        if self.k > len(power):
+            raise ValueError(f"k is {self.k}: give at most as many places as there are points, {len(power)}")
+        if unknown := sorted(code for code in self.authority_caps if code not in power.authority):
+            choices = np.unique(power.authority).tolist()
+            raise ValueError(f"authority_caps has {unknown}: no point has them, give some of {choices}")
 
-    def usable_w(self, options: AvailablePower) -> np.ndarray:
+    def usable_w(self, power: AvailablePower) -> np.ndarray:
         """u = min(P, place cap, cap of the authority) [W]."""
-        cap_w = [self.authority_caps.get(code, np.inf) for code in options.authority.tolist()]
-        return np.minimum(options.power_w, np.minimum(cap_w, self.place_cap_w))
+        cap_w = [self.authority_caps.get(code, np.inf) for code in power.authority.tolist()]
+        return np.minimum(power.power_w, np.minimum(cap_w, self.place_cap_w))
 
-    def constraints(self, options: AvailablePower) -> SplitConstraints:
-        """What a search for places must meet, for options whose power is the usable one."""
+    def constraints(self, power: AvailablePower) -> SplitConstraints:
+        """What a search for places must meet, for power that is the usable one."""
         caps = {name: min(cap, self.demand_w) for name, cap in self.authority_caps.items() if cap < np.inf}
         most = [
             int(min(cap * (1 + 1e-12) / self.least_part_w, self.k)) if self.least_part_w else self.k
             for cap in caps.values()
         ]
-        group = pd.Index(list(caps)).get_indexer(options.authority)  # -1 for those without a cap
+        group = pd.Index(list(caps)).get_indexer(power.authority)  # -1 for those without a cap
         cap_w, separation_m = list(caps.values()), self.least_separation_m
-        return SplitConstraints(options, self.k, self.demand_w, separation_m, group, cap_w, most)
+        return SplitConstraints(power, self.k, self.demand_w, separation_m, group, cap_w, most)
 
-    def allocated_w(self, options: AvailablePower) -> np.ndarray:
+    def allocated_w(self, power: AvailablePower) -> np.ndarray:
         """Power that each chosen place carries [W]: x_i = l + f (v_i - l).
 
         l: the least part.
         v_i: what i may carry, l + (u_i - l) min(1, (cap - n l) / sum of u - l), the sum over the n places of i's
         authority.
         f: the same for all places, (d - k l) / (sum of v - k l).
-        options: those of the places.
+        power: at the places.
         """
-        over = self.usable_w(options) - self.least_part_w
+        over = self.usable_w(power) - self.least_part_w
         for authority, cap in self.authority_caps.items():
-            places = options.authority == authority
+            places = power.authority == authority
             if (total := over[places].sum()) > 0:
                 over[places] *= min(1.0, max(cap - places.sum() * self.least_part_w, 0.0) / total)
         rest = self.demand_w - self.k * self.least_part_w
@@ -202,12 +201,12 @@ class Split:
     """k places that feed a demand together.
 
     terms: what they must meet.
-    places: indices of the options, most power first.
+    places: indices of the points, most power first.
     power_w: what each place carries [W].
     usable_w: what it could carry [W].
     longest_m: between any two [m]; 0 for one place.
-    spare_w: usable power of all over the demand [W].
-    candidates: how many had power to offer.
+    spare_w: sum of usable_w over the demand [W]; what places of one authority share counts for each of them.
+    with_power: how many points had power to offer.
     strong_enough: how many of these have the least share.
     undominated: how many of these no other replaces; among them the split is optimal.
     """
@@ -218,11 +217,11 @@ class Split:
     usable_w: np.ndarray
     longest_m: float
     spare_w: float
-    candidates: int
+    with_power: int
     strong_enough: int
     undominated: int
 
-    def table(self, options: AvailablePower) -> pd.DataFrame:
+    def table(self, power: AvailablePower) -> pd.DataFrame:
         """One row for each place: its index, where, authority, power that it carries and could [W]."""
-        columns = {name: getattr(options, name)[self.places] for name in ("latitude", "longitude", "authority")}
+        columns = {name: getattr(power, name)[self.places] for name in ("latitude", "longitude", "authority")}
         return pd.DataFrame({"place": self.places, **columns, "power_w": self.power_w, "usable_w": self.usable_w})

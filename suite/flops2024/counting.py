@@ -1,4 +1,4 @@
-"""How many places have a demand: candidates that share no plant, by rule, radius and region."""
+"""How many places have a demand: points that share no plant, by rule, radius and region."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -9,9 +9,9 @@ from scipy.sparse import csr_array
 
 from railcore.siting.available_power import RULES, available_power, power_by_rule_w
 from railcore.siting.cities import nearest_city
-from railcore.siting.points import Points
+from railcore.siting.points import MapPoints
 
-Region = Callable[[Points], np.ndarray]  # True for the candidates that lie in it
+Region = Callable[[MapPoints], np.ndarray]  # True for the points that lie in it
 _MOST_EXACT_ROWS = 110  # up to which the most disjoint rows are counted exactly
 
 
@@ -67,7 +67,7 @@ def _taken_in_turn(plants: csr_array) -> int:
 
 
 def siting_sensitivity(
-    groups: Iterable[Points],
+    groups: Iterable[MapPoints],
     demand_w: float,
     regions: Mapping[str, Region],
     most_coal: float = 0.5,
@@ -82,32 +82,31 @@ def siting_sensitivity(
     demand_w
         Power asked for [W].
     regions
-        Which centres count, by name.
+        Which points count, by name.
     most_coal, reserve
-        As in `supply.eligible`.
+        As in `available_power.eligible`.
 
     Returns
     -------
-    A row for each combination: radius_m, rule, oil, region; centres: that pass; places: of them that share no plant
-    (see `most_disjoint`), exact: whether `places` is exact or a lower bound; best_w: most that one centre
-    has.
+    A row for each combination: radius_m, rule, oil, region; centres: points that pass; places: of them that share no
+    plant (see `most_disjoint`), exact: whether `places` is exact or a lower bound; best_w: most that one point has.
     """
     rows = []
-    for candidates in groups:
-        inside = {name: region(candidates) for name, region in regions.items()}
+    for points in groups:
+        inside = {name: region(points) for name, region in regions.items()}
         counted: dict[bytes, tuple[int, bool]] = {}  # by mask: where all pass by one rule they do by others
         for rule in RULES:
-            power = power_by_rule_w(candidates.supply, rule, most_coal, reserve)
+            power = power_by_rule_w(points.supply, rule, most_coal, reserve)
             for name, mask in inside.items():
                 passing = mask & (power >= demand_w)
                 if (key := passing.tobytes()) not in counted:
-                    counted[key] = most_disjoint(candidates.plants[np.flatnonzero(passing)])
+                    counted[key] = most_disjoint(points.plants[np.flatnonzero(passing)])
                 passed = (int(passing.sum()), *counted[key], float(power[mask].max(initial=0.0)))
-                rows.append((candidates.radius_m, rule, candidates.oil, name, *passed))
+                rows.append((points.radius_m, rule, points.oil, name, *passed))
     return pd.DataFrame(rows, columns="radius_m rule oil region centres places exact best_w".split())
 
 
-def best_by_rule(points: Points, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
+def best_by_rule(points: MapPoints, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
     """Each rule with its formula, what it counts and ignores, and the most that one point has.
 
     Columns rule, radius_m, formula, meaning, ignores, most_of_one_place_w (by the rule alone), near (the nearest city),

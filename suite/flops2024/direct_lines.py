@@ -63,7 +63,7 @@ def places_near_line(
     demand_w, radius_m
         Power asked for [W], and how far a place may lie from an end [m].
     most_coal, reserve
-        As in `supply.eligible`.
+        As in `available_power.eligible`.
 
     Returns
     -------

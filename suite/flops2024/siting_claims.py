@@ -14,7 +14,7 @@ from railcore.siting.available_power import HEADROOM, RULES, AvailablePower, fee
 from railcore.siting.distances import distance_to_place
 from railcore.siting.grid import PowerGrid
 from railcore.siting.places import FoundPlaces, NoPlaces, Survey, find_places
-from railcore.siting.points import Points
+from railcore.siting.points import MapPoints
 from suite.flops2024.counting import Region, most_disjoint
 from suite.flops2024.direct_lines import nearest_direct_line, places_near_line
 from suite.flops2024.nodes import PowerNodes
@@ -26,13 +26,13 @@ WASHINGTON, CELILO = "flops2024 east", "flops2024 west"  # of the catalog's wide
 EAST_AND_WEST = "east and west"
 NEARBY_M = 100e3  # the document's "within 100 km"
 REGIONS: dict[str, Region] = {
-    "whole country": lambda candidates: np.ones(len(candidates), bool),
-    "100 km of Washington, D.C.": lambda candidates: distance_to_place(candidates, WASHINGTON) <= NEARBY_M,
-    "Washington State": lambda candidates: candidates.state == "Washington",
-    "100 km of the intertie": lambda candidates: distance_to_place(candidates, CELILO) <= NEARBY_M,
-    "Eastern": lambda candidates: candidates.interconnect == "Eastern",
-    "Western": lambda candidates: candidates.interconnect == "Western",
-    "Texas": lambda candidates: candidates.interconnect == "Texas",
+    "whole country": lambda points: np.ones(len(points), bool),
+    "100 km of Washington, D.C.": lambda points: distance_to_place(points, WASHINGTON) <= NEARBY_M,
+    "Washington State": lambda points: points.state == "Washington",
+    "100 km of the intertie": lambda points: distance_to_place(points, CELILO) <= NEARBY_M,
+    "Eastern": lambda points: points.interconnect == "Eastern",
+    "Western": lambda points: points.interconnect == "Western",
+    "Texas": lambda points: points.interconnect == "Texas",
 }
 SINGLE_SITE, NEAR_WASHINGTON = "flops2024.siting.single_site", "flops2024.siting.near_washington_100km"
 DATACENTERS, NORTHWEST_HALF = "flops2024.siting.datacenters", "flops2024.siting.northwest_half"
@@ -48,7 +48,7 @@ _NODE_COLUMN = "washington_nodes_"  # and the method, with underscores
 def answering_rule(rule: str, demand: str) -> str:
     """The rule that is asked for; for "" that of the document's datacenter, or of a demand of one's own.
 
-    The document's rule leaves out what the load nearby takes, which a datacenter of one's own cannot.
+    The document's rule leaves out what others use, which a datacenter of one's own cannot.
     Raises UnknownName for a rule.
     """
     if rule not in ("", *RULES):
@@ -62,20 +62,20 @@ def intertie(grid: PowerGrid) -> pd.Series:
 
 
 def sitings_with_pair(
-    near: Points, options: AvailablePower, demand_w: float, ks: Iterable[int], anchors_m: float, **terms: Any
+    near: MapPoints, power: AvailablePower, demand_w: float, ks: Iterable[int], anchors_m: float, **terms: Any
 ) -> tuple[dict[str, tuple[int, ...]], pd.DataFrame]:
     """`sitings_by_objective`, and first "east and west": the places nearest to the anchors that have a half each.
 
     Parameters
     ----------
-    near, options
-        Points, and the same as options of a split.
+    near, power
+        Points, and the power that may be had at them.
     demand_w, ks
         Power of all places together [W], and the numbers of places to try.
     anchors_m
         How far a place of the pair may lie from its anchor [m].
     terms
-        Of `split.split`, without the objective; caps hold for the pair too.
+        Of `split.best_split`, without the objective; caps hold for the pair too.
 
     Returns
     -------
@@ -87,12 +87,12 @@ def sitings_with_pair(
     ValueError
         As in `sitings_by_objective`.
     """
-    sitings, every = sitings_by_objective(options, demand_w, ks, **terms)
+    sitings, every = sitings_by_objective(power, demand_w, ks, **terms)
     caps = terms.get("authority_caps") or {}
-    cap_w = np.minimum([caps.get(code, np.inf) for code in options.authority], terms.get("place_cap_w", np.inf))
+    cap_w = np.minimum([caps.get(code, np.inf) for code in power.authority], terms.get("place_cap_w", np.inf))
     problem = ""
     try:
-        two = nearest_to_anchors(near, np.minimum(options.power_w, cap_w), demand_w, anchors_m, (WASHINGTON, CELILO))
+        two = nearest_to_anchors(near, np.minimum(power.power_w, cap_w), demand_w, anchors_m, (WASHINGTON, CELILO))
         sitings = {EAST_AND_WEST: tuple(two)} | sitings
     except ValueError as error:
         problem = str(error)
@@ -100,29 +100,29 @@ def sitings_with_pair(
     return sitings, pd.concat([row, every]).reindex(columns=every.columns)
 
 
-def counts_by_rule(candidates: Points, demand_w: float, around_m: float = math.inf, **asked: Any) -> dict[str, int]:
+def counts_by_rule(points: MapPoints, demand_w: float, around_m: float = math.inf, **asked: Any) -> dict[str, int]:
     """Places that feed a demand and share no plant, by rule.
 
     Parameters
     ----------
-    candidates, demand_w
+    points, demand_w
         Points, and the power asked for [W].
     around_m
-        Only centres that near to Washington, D.C. count [m].
+        Only points that near to Washington, D.C. count [m].
     asked
-        most_coal and reserve of `supply.eligible`.
+        most_coal and reserve of `available_power.eligible`.
 
     Returns
     -------
     Counts by rule, lower bounds where `counting.most_disjoint` gives one.
     """
-    near = distance_to_place(candidates, WASHINGTON) <= around_m
-    feeding = {name: near & feeds_demand(candidates.supply, demand_w, name, **asked) for name in RULES}
-    return {name: most_disjoint(candidates.plants[np.flatnonzero(has)])[0] for name, has in feeding.items()}
+    near = distance_to_place(points, WASHINGTON) <= around_m
+    feeding = {name: near & feeds_demand(points.supply, demand_w, name, **asked) for name in RULES}
+    return {name: most_disjoint(points.plants[np.flatnonzero(has)])[0] for name, has in feeding.items()}
 
 
 def siting_account(
-    point: Points, near: Points, groups: Iterable[PowerNodes], demand_w: float, anchors_m: float, **asked: Any
+    point: MapPoints, near: MapPoints, groups: Iterable[PowerNodes], demand_w: float, anchors_m: float, **asked: Any
 ) -> pd.DataFrame:
     """The document's account of places, in numbers.
 
@@ -133,9 +133,9 @@ def siting_account(
     groups
         Power nodes; those of near's radius count.
     demand_w, anchors_m
-        Power asked for [W], and how far a western candidate may lie from the intertie's northern end [m].
+        Power asked for [W], and how far a western point may lie from the intertie's northern end [m].
     asked
-        most_coal and reserve of `supply.eligible`.
+        most_coal and reserve of `available_power.eligible`.
 
     Returns
     -------

@@ -21,13 +21,13 @@ from railcore.siting.distances import Located, distance_to_place, fibre_delays_s
 from railcore.siting.energy import electricity_prices, marginal_intensity
 from railcore.siting.grid import state_of
 from railcore.siting.places import NoPlaces
-from railcore.siting.points import Points
+from railcore.siting.points import MapPoints
 from railcore.siting.split import best_split
-from railcore.siting.split_terms import OBJECTIVES
 from railcore.siting.supply import power_or_energy
 from suite.flops2024.nodes import PowerNodes
 
-Places = Points | PowerNodes
+Places = MapPoints | PowerNodes
+OBJECTIVES = {"nearest": "shortest", "roomiest": "spare"}  # of a split, by the name that its siting gets
 Sitings = Mapping[str, Sequence[int]]  # indices of places by name of the siting
 DEGREES_PER_HOUR = 15.0  # that the sun moves over
 NEARBY_M = 500e3  # places that one storm or fault may take together
@@ -104,7 +104,7 @@ def places_of_sitings(places: Places, sitings: Sitings, power_w: ArrayLike, dema
 
     Returns
     -------
-    Columns siting, place (index), name (from the nearest city), state (of the centre), latitude, longitude, radius_m,
+    Columns siting, place (index), name (from the nearest city), state (of the place), latitude, longitude, radius_m,
     authority and interconnect (by `most_of`, as a split's caps are), power_w (what it can give), fed_w (what it feeds),
     renewable_capacity, renewable_energy (share of its power).
     """
@@ -213,7 +213,7 @@ def _names_by_power(mix: pd.DataFrame) -> str:
 
 
 def carbon_and_cost(
-    places: Points, sitings: Sitings, power_w: ArrayLike, demand_w: float, oil: bool = True
+    places: MapPoints, sitings: Sitings, power_w: ArrayLike, demand_w: float, oil: bool = True
 ) -> pd.DataFrame:
     """Carbon and cost of the energy of each siting in a year at full power.
 
@@ -227,7 +227,7 @@ def carbon_and_cost(
     Returns
     -------
     A row for each siting: siting, carbon_kg (of what stands idle: `marginal_intensity`), kg_per_kWh, cost_usd (at what
-    industry paid in the states of the centres, 2023; a datacenter of this size pays another price), usd_per_kWh; NaN
+    industry paid in the states of the places, 2023; a datacenter of this size pays another price), usd_per_kWh; NaN
     where a state has no price.
     """
     joules, rows = demand_w * units.year, []
@@ -239,45 +239,45 @@ def carbon_and_cost(
     return pd.DataFrame(rows, columns=["siting", "carbon_kg", "kg_per_kWh", "cost_usd", "usd_per_kWh"])
 
 
-def splits(options: AvailablePower, demand_w: float, ks: Iterable[int], **terms: Any) -> pd.DataFrame:
+def splits(power: AvailablePower, demand_w: float, ks: Iterable[int], **terms: Any) -> pd.DataFrame:
     """What `best_split` finds for each k, and why not where it finds none.
 
     Parameters
     ----------
-    options, demand_w, terms
+    power, demand_w, terms
         As in `best_split`.
     ks
         Numbers of places.
 
     Returns
     -------
-    A row for each k: k, demand_w, longest_m, spare_w, part_w (most that a place carries), places (indices), candidates,
+    A row for each k: k, demand_w, longest_m, spare_w, part_w (most that a place carries), places (indices), with_power,
     strong_enough, undominated, problem (empty, or what `best_split` says of the demand).
     """
     rows = []
     for k in ks:
         try:
-            split = best_split(options, demand_w, k, **terms)
+            split = best_split(power, demand_w, k, **terms)
         except NoPlaces as error:
             row = {"places": (), "problem": str(error)}
         else:
-            names = ("longest_m", "spare_w", "candidates", "strong_enough", "undominated")
+            names = ("longest_m", "spare_w", "with_power", "strong_enough", "undominated")
             row = {name: getattr(split, name) for name in names}
             row |= {"part_w": split.power_w.max(), "places": tuple(split.places.tolist()), "problem": ""}
         rows.append({"k": k, "demand_w": demand_w, **row})
-    columns = "k demand_w longest_m spare_w part_w places candidates strong_enough undominated problem".split()
+    columns = "k demand_w longest_m spare_w part_w places with_power strong_enough undominated problem".split()
     return pd.DataFrame(rows).reindex(columns=columns)
 
 
 def sitings_by_objective(
-    options: AvailablePower, demand_w: float, ks: Iterable[int], **terms: Any
+    power: AvailablePower, demand_w: float, ks: Iterable[int], **terms: Any
 ) -> tuple[dict[str, tuple[int, ...]], pd.DataFrame]:
     """The best splits as sitings: "nearest 2" and "roomiest 2" are those of k = 2.
 
     Parameters
     ----------
-    options
-        Points to choose from.
+    power
+        That may be had at each of the points to choose from.
     demand_w, ks
         Power of all places together [W], and the numbers of places to try.
     terms
@@ -297,7 +297,7 @@ def sitings_by_objective(
         raise ValueError("ks is empty: give numbers of places, such as range(1, 7)")
     tables = []
     for name, objective in OBJECTIVES.items():
-        rows = splits(options, demand_w, ks, objective=objective, **terms)
+        rows = splits(power, demand_w, ks, objective=objective, **terms)
         rows.insert(0, "siting", name + " " + rows["k"].astype(str))
         tables.append(rows)
     table = pd.concat(tables, ignore_index=True)
@@ -308,7 +308,7 @@ def sitings_by_objective(
 
 
 def nearest_to_anchors(
-    places: Points, power_w: ArrayLike, demand_w: float, radius_m: float, anchors: Sequence[str]
+    places: MapPoints, power_w: ArrayLike, demand_w: float, radius_m: float, anchors: Sequence[str]
 ) -> list[int]:
     """The place nearest to each anchor that has an even part of the demand.
 
