@@ -24,7 +24,7 @@ from railcore.photonics.timetable import schedule
 from railcore.planner.job_comparison import job_networks
 from railcore.planner.planning import plan
 from railcore.planner.sweeping import sweep
-from railcore.siting import areas, available_power, grid, places, points
+from railcore.siting import areas, grid, places, points
 from railcore.strategies.parts import search
 from railcore.strategies.space import strategy_blocks
 from railcore.training import machine, rank_order, traffic
@@ -326,7 +326,7 @@ def test_step_of_llama_405b_on_2048_gpus(benchmark, each_pass, provisioning):
 def siting_power(radius_m=100e3):
     """Points of the whole country by the rule that carries flops2024's account, and one datacenter's demand."""
     demand = float(np.min(specification.document_size(document="flops2024").total_w))
-    return available_power.available_power(points.points_around(grid.load_grid(), radius_m), "idle fuelled"), demand
+    return rules.available_power(points.points_around(grid.load_grid(), radius_m), "idle fuelled"), demand
 
 
 def test_siting_swept_over_radius_rule_region_and_oil(benchmark):
@@ -337,7 +337,7 @@ def test_siting_swept_over_radius_rule_region_and_oil(benchmark):
         return counting.siting_sensitivity(points.points_by_radius(grid.load_grid(), radii), demand, REGIONS)
 
     table = benchmark.pedantic(sweep, rounds=5, warmup_rounds=1)
-    assert len(table) == len(radii) * len(available_power.RULES) * len(REGIONS) * 2
+    assert len(table) == len(radii) * len(rules.RULES) * len(REGIONS) * 2
 
 
 def test_places_near_a_city(benchmark):

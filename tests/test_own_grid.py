@@ -10,11 +10,11 @@ from small_grids import small_grid
 from railcore.catalog.units import GW, MW
 from railcore.network.globe import great_circle_distance
 from railcore.siting.authorities import authority_row
-from railcore.siting.available_power import available_power
 from railcore.siting.grid import load_grid
 from railcore.siting.own_lines import line_table
 from railcore.siting.places import Survey, find_places
 from railcore.siting.points import points_around
+from railcore.siting.rules import available_power
 from railcore.siting.split import find_split
 
 EMBEDDED = load_grid()

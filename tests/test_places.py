@@ -13,12 +13,12 @@ from railcore.catalog.units import GW, MW, km
 from railcore.network.globe import great_circle_distance
 from railcore.siting.areas import Area, city_point, people_within, state_names
 from railcore.siting.authorities import authority_caps
-from railcore.siting.available_power import HEADROOM, IGNORED_BY_ALL, RULES, available_power, demand_warnings
 from railcore.siting.cities import cities, nearest_city
 from railcore.siting.energy import electricity_prices
 from railcore.siting.grid import load_grid, state_of
 from railcore.siting.places import NoPlaces, Survey, find_places
 from railcore.siting.points import points_around
+from railcore.siting.rules import HEADROOM, IGNORED_BY_ALL, RULES, available_power, demand_warnings
 
 COARSE = Survey(step_deg=1.0)
 OF_AREA = {each.name for each in fields(Area)}

@@ -16,9 +16,9 @@ from railcore.catalog import UnknownName, units
 from railcore.catalog.units import GW, km
 from railcore.network.globe import great_circle_distance
 from railcore.siting.authorities import authority_caps
-from railcore.siting.available_power import HEADROOM, RULES, available_power, feeds_demand
 from railcore.siting.grid import PowerGrid, load_grid
 from railcore.siting.points import points_around, points_by_radius
+from railcore.siting.rules import HEADROOM, RULES, available_power, feeds_demand
 from suite.flops2024 import counting, siting_claims, specification
 from suite.flops2024.counting import best_by_rule, most_disjoint, room_for, siting_sensitivity
 from suite.flops2024.siting_claims import EAST_AND_WEST, REGIONS, sitings_with_pair

@@ -19,9 +19,9 @@ from railcore.network.globe import great_circle_distance
 from railcore.siting import eia
 from railcore.siting.areas import Area
 from railcore.siting.authorities import authority_caps
-from railcore.siting.available_power import AvailablePower
 from railcore.siting.grid import load_grid
 from railcore.siting.places import NoPlaces, Survey
+from railcore.siting.rules import AvailablePower
 from railcore.siting.split import best_split, find_split
 from suite.flops2024.sitings import splits
 

@@ -14,9 +14,9 @@ from railcore import datacenter as dc
 from railcore.catalog import files, units
 from railcore.catalog.units import km
 from railcore.siting import eia
-from railcore.siting.available_power import HEADROOM, RULES
 from railcore.siting.grid import load_grid
 from railcore.siting.points import points_by_radius
+from railcore.siting.rules import HEADROOM, RULES
 from railcore.training import scaling_laws, transformer
 from railcore.training.formats import catalog_precision
 from suite import workspace

@@ -8,8 +8,8 @@ import pandas as pd
 
 from railcore.planner.site_terms import area_of, flexible_power_w, grid_of, in_words_of_the_spec
 from railcore.planner.spec import SiteSpec
-from railcore.siting.available_power import HEADROOM, demand_warnings
 from railcore.siting.places import FoundPlaces, find_places
+from railcore.siting.rules import HEADROOM, demand_warnings
 from railcore.siting.split import find_split
 
 _SHOWN = 3  # places, of which the first is the plan's

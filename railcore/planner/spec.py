@@ -181,7 +181,7 @@ def _own_table(value: dict[str, str]) -> dict[str, str]:
 
 
 def _rule(name: str) -> str:
-    from railcore.siting.available_power import RULES  # only where it is given: it takes a third of a second
+    from railcore.siting.rules import RULES  # only where it is given: it takes a third of a second
 
     return _listed(name, RULES)
 

@@ -1,9 +1,5 @@
 from .areas import Area as Area
 from .authorities import authority_caps as authority_caps
-from .available_power import HEADROOM as HEADROOM
-from .available_power import RULES as RULES
-from .available_power import demand_warnings as demand_warnings
-from .available_power import feeds_demand as feeds_demand
 from .distances import pairwise_links as pairwise_links
 from .flexible_load import authority_flexible_headroom as authority_flexible_headroom
 from .flexible_load import curtailed_load as curtailed_load
@@ -22,4 +18,9 @@ from .places import Survey as Survey
 from .places import find_places as find_places
 from .plant_files import plants as plants
 from .points import points_by_radius as points_by_radius
+from .rules import HEADROOM as HEADROOM
+from .rules import RULES as RULES
+from .rules import available_power as available_power
+from .rules import demand_warnings as demand_warnings
+from .rules import feeds_demand as feeds_demand
 from .split import find_split as find_split

@@ -12,7 +12,11 @@ from railcore.catalog.arguments import Count, Metres, Range, Watts, checked
 from railcore.network.globe import great_circle_distance
 from railcore.siting.areas import Area
 from railcore.siting.authorities import bound_words
-from railcore.siting.available_power import (
+from railcore.siting.cities import nearest_city
+from railcore.siting.energy import electricity_prices, marginal_intensity
+from railcore.siting.grid import PowerGrid, state_of
+from railcore.siting.points import MapPoints
+from railcore.siting.rules import (
     HEADROOM,
     IGNORED_BY_ALL,
     RULES,
@@ -20,10 +24,6 @@ from railcore.siting.available_power import (
     available_power,
     demand_warnings,
 )
-from railcore.siting.cities import nearest_city
-from railcore.siting.energy import electricity_prices, marginal_intensity
-from railcore.siting.grid import PowerGrid, state_of
-from railcore.siting.points import MapPoints
 from railcore.siting.split_terms import Split
 
 
@@ -263,7 +263,7 @@ def find_places(
     radius_m
         How far a plant may lie from its place [m].
     rule
-        One of `available_power.RULES`, by default what is left of plants that run at call after what others use.
+        One of `rules.RULES`, by default what is left of plants that run at call after what others use.
     k
         Most places of the list.
     area

@@ -24,10 +24,10 @@ from railcore.catalog import UnknownName, units
 from railcore.catalog.arguments import Metres, Range, Watts, checked
 from railcore.catalog.units import GW, km
 from railcore.siting.areas import Area
-from railcore.siting.available_power import HEADROOM, AvailablePower
 from railcore.siting.distances import diameter_m, index_pairs, pairwise_links
 from railcore.siting.grid import PowerGrid
 from railcore.siting.places import ANYWHERE, SURVEY, FoundPlaces, NoPlaces, Survey, place_table, place_warnings
+from railcore.siting.rules import HEADROOM, AvailablePower
 from railcore.siting.split_search import nearest_places, strongest_places
 from railcore.siting.split_terms import MOST_PLACES, Objective, Split, SplitTerms, undominated_points
 
@@ -147,7 +147,7 @@ def find_split(
     k
         Number of places.
     rule
-        One of `available_power.RULES`, by default what is left of plants that run at call after what others use.
+        One of `rules.RULES`, by default what is left of plants that run at call after what others use.
     area
         Where each place may be; nearness to its city does not count.
     survey

@@ -13,9 +13,9 @@ from scipy.sparse import csr_array
 
 from railcore.catalog.units import MW
 from railcore.network.globe import unit_vectors
-from railcore.siting.available_power import AvailablePower
 from railcore.siting.distances import diameter_m, index_pairs, pair_distances_m
 from railcore.siting.geometry import within_radius
+from railcore.siting.rules import AvailablePower
 from railcore.siting.split_terms import SplitConstraints, pairs_within
 
 Bits = int  # a set of points: bit i for point i

@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from railcore.catalog import checks
 from railcore.catalog.arguments import Metres, Quantity, Range, Share, checked, si
 from railcore.network.globe import chord_length, unit_vectors
-from railcore.siting.available_power import AvailablePower
+from railcore.siting.rules import AvailablePower
 
 
 def pairs_within(power: AvailablePower, distance_m: float) -> np.ndarray:

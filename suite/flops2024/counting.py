@@ -7,9 +7,9 @@ import pandas as pd
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from railcore.siting.available_power import RULES, available_power, power_by_rule_w
 from railcore.siting.cities import nearest_city
 from railcore.siting.points import MapPoints
+from railcore.siting.rules import RULES, available_power, power_by_rule_w
 
 Region = Callable[[MapPoints], np.ndarray]  # True for the points that lie in it
 _MOST_EXACT_ROWS = 110  # up to which the most disjoint rows are counted exactly
@@ -84,7 +84,7 @@ def siting_sensitivity(
     regions
         Which points count, by name.
     most_coal, reserve
-        As in `available_power.eligible`.
+        As in `rules.eligible`.
 
     Returns
     -------

@@ -6,8 +6,8 @@ from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.network.globe import great_circle_distance
-from railcore.siting.available_power import RULES, power_by_rule_w
 from railcore.siting.grid import PowerGrid
+from railcore.siting.rules import RULES, power_by_rule_w
 from suite.flops2024.sitings import Places
 
 
@@ -63,7 +63,7 @@ def places_near_line(
     demand_w, radius_m
         Power asked for [W], and how far a place may lie from an end [m].
     most_coal, reserve
-        As in `available_power.eligible`.
+        As in `rules.eligible`.
 
     Returns
     -------

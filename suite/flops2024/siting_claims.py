@@ -10,11 +10,11 @@ import pandas as pd
 from railcore import catalog
 from railcore.catalog import UnknownName, files, units
 from railcore.siting.authorities import authority_row, authority_table
-from railcore.siting.available_power import HEADROOM, RULES, AvailablePower, feeds_demand
 from railcore.siting.distances import distance_to_place
 from railcore.siting.grid import PowerGrid
 from railcore.siting.places import FoundPlaces, NoPlaces, Survey, find_places
 from railcore.siting.points import MapPoints
+from railcore.siting.rules import HEADROOM, RULES, AvailablePower, feeds_demand
 from suite.flops2024.counting import Region, most_disjoint
 from suite.flops2024.direct_lines import nearest_direct_line, places_near_line
 from suite.flops2024.nodes import PowerNodes
@@ -110,7 +110,7 @@ def counts_by_rule(points: MapPoints, demand_w: float, around_m: float = math.in
     around_m
         Only points that near to Washington, D.C. count [m].
     asked
-        most_coal and reserve of `available_power.eligible`.
+        most_coal and reserve of `rules.eligible`.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def siting_account(
     demand_w, anchors_m
         Power asked for [W], and how far a western point may lie from the intertie's northern end [m].
     asked
-        most_coal and reserve of `available_power.eligible`.
+        most_coal and reserve of `rules.eligible`.
 
     Returns
     -------

@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike
 
 from railcore.catalog import units
 from railcore.network.globe import great_circle_distance
-from railcore.siting.available_power import AvailablePower
 from railcore.siting.cities import cities, nearest_city
 from railcore.siting.distances import Located, distance_to_place, fibre_delays_s
 from railcore.siting.energy import electricity_prices, marginal_intensity
 from railcore.siting.grid import state_of
 from railcore.siting.places import NoPlaces
 from railcore.siting.points import MapPoints
+from railcore.siting.rules import AvailablePower
 from railcore.siting.split import best_split
 from railcore.siting.supply import power_or_energy
 from suite.flops2024.nodes import PowerNodes

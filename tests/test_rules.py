@@ -16,9 +16,9 @@ from railcore.catalog.units import km
 from railcore.network.globe import great_circle_distance
 from railcore.siting import eia
 from railcore.siting.authorities import authority_caps
-from railcore.siting.available_power import HEADROOM, RULES, available_power, eligible, feeds_demand, power_by_rule_w
 from railcore.siting.grid import load_grid
 from railcore.siting.points import lattice, points_around
+from railcore.siting.rules import HEADROOM, RULES, available_power, eligible, feeds_demand, power_by_rule_w
 from railcore.siting.supply import Supply, supply_of_groups
 
 EMBEDDED = load_grid()
