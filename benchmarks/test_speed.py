@@ -24,7 +24,7 @@ from railcore.photonics.timetable import schedule
 from railcore.planner.job_comparison import job_networks
 from railcore.planner.planning import plan
 from railcore.planner.sweeping import sweep
-from railcore.siting import areas, grid, places, points
+from railcore.siting import areas, grid, places, points, rules
 from railcore.strategies.parts import search
 from railcore.strategies.space import strategy_blocks
 from railcore.training import machine, rank_order, traffic

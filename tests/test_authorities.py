@@ -1,6 +1,7 @@
 """Balancing authorities: the embedded table, and what the paper's Table 1 implies."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,13 +89,30 @@ def test_room_counts_the_parts_that_fit_together():
 
 def test_caps_are_what_capacity_leaves_above_demand():
     bound = authorities.authority_table().set_index("authority")["bound_w"]
-    assert authorities.authority_caps(["PJM", "BPAT", "PJM"]) == {code: bound[code] for code in ("BPAT", "PJM")}
-    assert bound["AECI"] < 0 and authorities.authority_caps(["AECI", "SEC"]) == {"AECI": 0.0}  # SEC reports no demand
-    assert (
-        authorities.authority_caps([]) == authorities.authority_caps(["", "HGMA"]) == {}
-    )  # HGMA has a plant and no load
-    with pytest.raises(UnknownName, match="PJN"):
-        authorities.authority_caps(["PJM", "PJN"])
+    caps = authorities.authority_caps()
+    assert {code: caps[code] for code in ("BPAT", "PJM")} == {code: bound[code] for code in ("BPAT", "PJM")}
+    assert bound["AECI"] < 0 == caps["AECI"]
+    assert not {"", "SEC", "HGMA"} & set(caps)  # SEC reports no demand, HGMA has a plant and no load
+
+
+def test_hours_bound_where_there_is_a_year_of_both():
+    """Demand of 10 GW and generation of so much above it in each hour: that bounds, or the capacity where it is less."""
+    caps = authorities.authority_caps()
+
+    def series(hours, **spare_w):
+        at = pd.date_range("2023-01-01", periods=hours, freq="h")
+        parts = [
+            pd.DataFrame({"authority": code, "hour_utc": at, "demand_w": 10e9, "net_generation_w": 10e9 + spare})
+            for code, spare in spare_w.items()
+        ]
+        return pd.concat(parts, ignore_index=True)
+
+    year = authorities.authority_caps(series(8760, PJM=1e9, BPAT=1e12, TVA=-1e9))
+    assert [year[code] for code in ("PJM", "BPAT", "TVA")] == pytest.approx([1e9, caps["BPAT"], 0])
+    assert {code: cap for code, cap in year.items() if code not in ("PJM", "TVA")} == {
+        code: cap for code, cap in caps.items() if code not in ("PJM", "TVA")
+    }
+    assert authorities.authority_caps(series(8759, PJM=1e9)) == caps
 
 
 def test_a_demand_that_nobody_meets():

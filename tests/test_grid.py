@@ -62,7 +62,8 @@ def test_own_plants_need_four_columns():
     assert made["sub_id"].nunique() == 2 and made["sub_id"][0] == made["sub_id"][1]
     assert made["state"].tolist() == ["Virginia", "Virginia", "Washington"]
     assert made["authority"].tolist() == ["PJM", "PJM", "BPAT"] and made["interconnect"][2] == "Western"
-    assert made["largest_unit_w"].tolist() == [3e9, 1e9, 2e9]
+    sizes = [catalog.item("fuels", fuel)["largest_unit"] for fuel in own["fuel"]]
+    assert made["largest_unit_w"].tolist() == [min(pair) for pair in zip(own["power_w"], sizes, strict=True)]
     found = points_around(EMBEDDED.with_plants(own), 50e3, step_deg=1.0)
     assert found.supply.largest_site_w.max() == 4e9
     with pytest.raises(ValueError, match="lack column 'fuel': give at least latitude, longitude, fuel, power_w"):

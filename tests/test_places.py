@@ -202,12 +202,12 @@ def test_a_result_reads_with_cities_and_units(us):
 
 
 def test_a_price_is_that_of_the_state(us):
-    table = find(us, 1 * MW, k=60, states=["WA", "WY", "CA", "OH"]).places
+    table = find(us, 1 * MW, k=60, states=["WA", "WY", "CA", "OH"], rule="installed").places
     assert {"Washington", "California", "Ohio", "Wyoming"} == set(table["state"])
     for row in table.itertuples():
         assert row.usd_per_J == electricity_prices().get(row.state) or np.isnan(row.usd_per_J)
     assert set(table["state"][table["usd_per_J"].isna()]) == {"Wyoming"}
-    shown = find(us, 1 * MW, k=1, states=["WY"]).shown()
+    shown = find(us, 1 * MW, k=1, states=["WY"], rule="installed").shown()
     assert shown["USD/kWh"].tolist() == ["unknown"]
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 from functools import cache
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -57,8 +56,8 @@ def section(planned, name="energy"):
 
 def hours_file(tmp_path, authority="ERCO", spare_mw=300.0, name="EIA930_BALANCE_2023_Jan_Jun.csv"):
     """A file of hours in which an authority generates so much more at most than its largest demand."""
-    ends = pd.date_range("2023-01-01 06:00", periods=400, freq="h")
-    demand = 40e3 + 5e3 * np.sin(np.arange(400) * 2 * np.pi / 24)
+    ends = pd.date_range("2023-01-01 06:00", periods=8800, freq="h")
+    demand = 40e3 + 5e3 * np.sin(np.arange(8800) * 2 * np.pi / 24)
     columns = {"Balancing Authority": authority, "UTC Time at End of Hour": ends.strftime("%m/%d/%Y %I:%M:%S %p")}
     table = pd.DataFrame(columns | {"Demand (MW)": demand, "Net Generation (MW)": demand + spare_mw})
     table.to_csv(tmp_path / name, index=False)
@@ -202,7 +201,7 @@ def test_a_price_that_is_given_is_moved_by_no_site():
 
 
 def test_a_state_without_a_price_is_said():
-    planned = plan(spec({"states": ["WY"]}))
+    planned = plan(spec({"states": ["WY"], "rule": "installed"}))
     assert planned.site.usd_per_J is None
     assert "Its price of electricity is not known: the catalog's is taken." in str(planned)
 
@@ -217,15 +216,15 @@ def test_plants_lines_and_hours_of_ones_own_stand_beside_the_spec(tmp_path):
     planned = plan(spec_file(tmp_path, files))
     grid = planned.site.places.points.grid
     assert grid.plants["power_w"].sum() == 6000 * MW and len(grid.lines) == 1
-    assert planned.site.grid_name == grid.name == f"{NAME}, plants and lines of your own"
+    assert planned.site.grid_name == grid.name == f"{NAME}, with plants and lines of your own"
     assert any(text.startswith("site.plants: left out: 1 row of storage, 500 MW") for text in planned.warnings)
     assert "- site.plants: left out: 1 row of storage, 500 MW" in str(planned)
     first = planned.site.table.iloc[0]
     assert first["limit"] == "bound of ERCO" and first["available_w"] == pytest.approx(300 * MW)
     assert any("the bounds of authorities that the grid was given" in note for note in section(planned)["notes"])
     for told in (str(planned), section(planned)["places"]["caption"]):
-        assert f"Grid: {NAME}, plants and lines of your own" in told
-    assert f"Grid: {NAME}, plants and lines of your own." in planned.document(draws=False)["risks"][-1]
+        assert f"Grid: {NAME}, with plants and lines of your own" in told
+    assert f"Grid: {NAME}, with plants and lines of your own." in planned.document(draws=False)["risks"][-1]
     assert "plants.csv" in [row[1] for row in section(planned, "assumptions")["tables"][0]["rows"]]
 
 
@@ -233,7 +232,7 @@ def test_a_table_that_is_left_out_stays_that_of_the_synthetic_grid(tmp_path):
     (tmp_path / "plants.csv").write_text(OWN_PLANTS)
     site = read_spec(spec_file(tmp_path, 'plants = "plants.csv"')).site
     grid, _ = site_terms.grid_of(site)
-    assert grid.lines.equals(load_grid().lines) and grid.name == f"{NAME}, plants of your own"
+    assert grid.lines.equals(load_grid().lines) and grid.name == f"{NAME}, with plants of your own"
     assert grid.authority_caps is None
     assert site_terms.grid_of(site)[0] is grid  # read once
 
@@ -300,8 +299,7 @@ def headroom(monkeypatch):
             raise ValueError(f"share is {share:g}: give 0.5 at most")
         return {"ERCO": share * 100e9}
 
-    module = SimpleNamespace(authority_flexible_headroom=authority_flexible_headroom)
-    monkeypatch.setattr(site_terms, "import_module", lambda name: module)
+    monkeypatch.setattr(site_terms, "authority_flexible_headroom", authority_flexible_headroom)
     return asked
 
 

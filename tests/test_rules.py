@@ -14,7 +14,7 @@ from small_grids import small_grid
 from railcore import catalog
 from railcore.catalog.units import km
 from railcore.network.globe import great_circle_distance
-from railcore.siting import eia
+from railcore.siting import plants
 from railcore.siting.authorities import authority_caps
 from railcore.siting.grid import load_grid
 from railcore.siting.points import lattice, points_around
@@ -124,7 +124,7 @@ def test_coal_has_no_say_in_what_a_point_belongs_to():
     made = small_grid([(1, 40.0, -80.0, "gas", 1e9, 1e9), (2, 40.0, -80.0, "coal", 3e9, 1e9)])
     made = made.with_plants(made.plants.assign(authority=["PJM", "MISO"]))
     assert around(made).most_of("authority").tolist() == ["PJM"]
-    assert made.name == "small, plants of your own"
+    assert made.name == "small, with plants of your own"
 
 
 def test_points_grow_with_the_radius():
@@ -161,13 +161,13 @@ def by_rule(grid, rule: str) -> float:
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 10))
 def test_headroom_is_the_least_of_what_two_rules_leave(seed, scale):
-    """min(idle - u, firm - u - l): below every rule but that of fuelled plants, which has no water to count."""
+    """min(idle fuelled, firm - l) - u: below every other rule."""
     grid = random_grid(seed)
     supply = around(grid).supply
-    by_hand = np.minimum(supply.idle_w - supply.largest_unit_w, supply.firm_w - supply.largest_unit_w - supply.load_w)
+    by_hand = np.minimum(supply.idle_fuelled_w, supply.firm_w - supply.load_w) - supply.largest_unit_w
     headroom = by_rule(grid, HEADROOM)
     assert headroom == pytest.approx(np.maximum(by_hand, 0).sum(), rel=1e-9, abs=1)
-    assert all(headroom <= by_rule(grid, name) + 1 for name in RULES if name != "idle fuelled")
+    assert all(headroom <= by_rule(grid, name) + 1 for name in RULES)
     if supply.load_w.sum() >= supply.firm_w.sum():
         assert headroom == 0
     for name in RULES:
@@ -193,7 +193,7 @@ def test_what_decides_the_power_is_said_of_every_point():
     points = points_around(EMBEDDED, 75 * km, 1.0)
     power, caps, supply = available_power(points), authority_caps(), points.supply
     parts = {
-        "mean output of its plants": supply.idle_w - supply.largest_unit_w,
+        "what its plants sell on average": supply.idle_fuelled_w - supply.largest_unit_w,
         "load within 75 km": supply.firm_w - supply.largest_unit_w - supply.load_w,
         "bound": np.array([caps.get(code, np.inf) for code in power.authority]),
     }
@@ -246,7 +246,7 @@ def test_no_point_of_the_embedded_grid_is_above_the_bound_of_its_authority():
 
 @needs_eia
 def test_no_point_among_real_plants_is_above_the_bound_of_its_authority():
-    check_bounds(EMBEDDED.with_plants(eia.plants(FOLDER / "plants.csv.gz")), 0.5, "none")
+    check_bounds(EMBEDDED.with_plants(plants(FOLDER / "plants.csv.gz")), 0.5, "none")
 
 
 def test_sixteen_gigawatts_are_not_found_in_an_authority_that_has_four():

@@ -20,7 +20,7 @@ from railcore.siting.grid import PowerGrid, load_grid
 from railcore.siting.points import points_around, points_by_radius
 from railcore.siting.rules import HEADROOM, RULES, available_power, feeds_demand
 from suite.flops2024 import counting, siting_claims, specification
-from suite.flops2024.counting import best_by_rule, most_disjoint, room_for, siting_sensitivity
+from suite.flops2024.counting import best_by_rule, most_disjoint, siting_sensitivity
 from suite.flops2024.siting_claims import EAST_AND_WEST, REGIONS, sitings_with_pair
 from suite.flops2024.sitings import OBJECTIVES
 
@@ -76,6 +76,7 @@ def test_sensitivity_is_monotone_and_agrees_with_candidates():
         keyed.loc[(50e3, list(RULES), False, "whole country"), "best_w"].reset_index("rule").set_index("rule")["best_w"]
     )
     assert (ruled.set_index("rule")["most_of_one_place_w"] == best).all()
+    assert (ruled["within_its_authority_w"] <= ruled["most_of_one_place_w"]).all()
 
 
 def test_regions_of_cities_end_at_100_km():
@@ -142,7 +143,8 @@ RULE = "idle fuelled"
 
 def account(single=0, city=2, **others) -> pd.DataFrame:
     """`siting_claims.siting_account` with the same numbers for every rule, but others by rule."""
-    columns = {"single_places": single, "washington_places": city, "western_candidates": 3}
+    columns = {"single_places": single, "washington_places": 2, "western_candidates": 3, "washington_nodes": city}
+    columns |= {"washington_nodes_densest_first": city, "washington_nodes_complete_linkage": 1}
     return pd.DataFrame({"rule": list(RULES)} | columns).assign(**others)
 
 
@@ -179,7 +181,7 @@ def test_values_by_hand():
     assert ours(4.5 * GW, 4.71 * GW) == (0, 3, 1)
     assert ours(2.2 * GW, 2.5 * GW) == (2, 2, 2)  # NEVP feeds the lowest alone, not the highest
     assert ours(4.2 * GW, 9.92 * GW) == (2, 2, 0)
-    each = account(single_places=range(6), washington_places=range(9, 3, -1))
+    each = account(single_places=range(6), washington_nodes=range(9, 3, -1))
     for i, name in enumerate(RULES):
         found = siting_claims.siting_values(LOW, HIGH, name, each)
         assert found[siting_claims.SINGLE_SITE] == i and found[siting_claims.NEAR_WASHINGTON] == 9 - i
@@ -193,7 +195,11 @@ def test_reasons_name_real_plants_only_where_they_are_stored():
     assert "at least 31 within 100 km" in bare[name] and "97" not in bare[name]
     of_rule = REAL.set_index("rule").loc[RULE, "single_places"]
     assert with_real[name] == f"{bare[name]}; {of_rule} on the plants of a user"
-    assert f"{RULE} " not in bare[siting_claims.NEAR_WASHINGTON]  # the others alone
+    near = siting_claims.NEAR_WASHINGTON
+    assert bare[near].startswith(
+        "nodes: on the synthetic grid 2 by densest first and 1 by complete linkage; by any rule"
+    )
+    assert "on plants of a user 3" in with_real[near]
     assert bare.keys() == with_real.keys() and not any("a user" in text for text in bare.values())
 
 
@@ -242,19 +248,16 @@ def test_a_demand_of_one_s_own_is_answered_by_headroom_and_the_document_s_by_its
         siting_claims.answering_rule("idle fueled", "")
 
 
-def test_the_roomiest_place_has_what_the_load_leaves():
-    found = points_around(city_of_two(), 30 * km, 2.0)
-    rooms = {rule: room_for(found, 2 * GW, rule) for rule in RULES}
-    after, document = rooms[HEADROOM], rooms[RULE]
-    most = 6 * GW * IDLE - 0.1 * GW
-    assert [after.best_w, after.headroom_w] == pytest.approx([most] * 2) and after.near.endswith(", AZ")
-    assert (after.places, after.exact) == (2, True)  # Celilo, Phoenix
-    assert document.best_w == pytest.approx(9 * GW * IDLE) and document.headroom_w == 0
-    assert siting_claims.roomiest(after) == f"{after.near} (30 km around it: {units.show(most, 'W', 3)})"
-    assert siting_claims.roomiest(document).endswith("(30 km around it: 5.23 GW, after what others use 0 W)")
-    counts = siting_claims.counts_by_rule(found, 2 * GW)
-    assert {rule: room.places for rule, room in rooms.items()} == counts
-    assert room_for(found, 9 * GW, HEADROOM).places == 0 and room_for(found, 9 * GW, HEADROOM).best_w == after.best_w
+def test_the_answer_for_a_demand_of_one_s_own_is_the_first_place_or_why_there_is_none():
+    grid = city_of_two()
+    found, problem = siting_claims.places_or_why(grid, 2 * GW, 30 * km, HEADROOM, WIDE)
+    assert len(found.places) == 2 and not problem  # Celilo and Phoenix
+    most = units.show(6 * GW * IDLE - 0.1 * GW, "W", 3)
+    words = siting_claims.places_words(found, problem)
+    assert words.startswith("At least 2 places have 2 GW alone. The first is ")
+    assert words.endswith(f", AZ (SRP): {most}, limited by: what its plants sell on average.")
+    none, problem = siting_claims.places_or_why(grid, 9 * GW, 30 * km, HEADROOM, WIDE)
+    assert none is None and f"No place has 9 GW: the most is {most} at" in siting_claims.places_words(none, problem)
 
 
 def test_training_is_told_only_where_the_racks_hold_the_model():

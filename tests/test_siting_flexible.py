@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from railcore.catalog import UnknownName, files
 from railcore.catalog.units import GW
 from railcore.siting import flexible_load as flexible
-from railcore.siting.authorities import screen_spikes
+from railcore.siting.hours import screen_spikes
 from suite import legible
 from suite.charts import headroom as charts
 

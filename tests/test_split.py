@@ -16,7 +16,7 @@ from small_grids import GAS_PLANTS, gas_grid
 from railcore import catalog
 from railcore.catalog.units import GW, km
 from railcore.network.globe import great_circle_distance
-from railcore.siting import eia
+from railcore.siting import plants
 from railcore.siting.areas import Area
 from railcore.siting.authorities import authority_caps
 from railcore.siting.grid import load_grid
@@ -310,7 +310,7 @@ def test_places_of_a_split_of_the_embedded_grid_share_the_bound():
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")
 def test_places_of_a_split_among_real_plants_share_the_bound():
-    check_shared_bounds(load_grid().with_plants(eia.plants(FOLDER / "plants.csv.gz")), "none")
+    check_shared_bounds(load_grid().with_plants(plants(FOLDER / "plants.csv.gz")), "none")
 
 
 def test_a_split_reads_with_ways_and_shares():

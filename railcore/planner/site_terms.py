@@ -11,13 +11,14 @@ import pandas as pd
 from railcore.catalog.files import content_hash
 from railcore.planner.spec import SiteSpec
 from railcore.siting.areas import Area
-from railcore.siting.authorities import authority_caps, authority_table
+from railcore.siting.authorities import authority_caps, authority_table, bounds_of_hours
 from railcore.siting.flexible_load import authority_flexible_headroom
 from railcore.siting.grid import PowerGrid, load_grid
 from railcore.siting.hour_files import balance_series
 from railcore.siting.own_lines import line_table
 from railcore.siting.plant_files import plants
 
+_MOST_LISTED = 8  # authorities that a sentence names
 _KEYS = {"near_m": "within", "people_m": "people_within", "radius_m": "radius", "k": "places"}  # by siting's arguments
 
 
@@ -77,8 +78,18 @@ def _own_grid(of_plants: _Files, of_lines: _Files, of_hours: _Files) -> tuple[Po
     if of_lines:
         grid = grid.with_lines(_read("site.lines", line_table, of_lines))
     if of_hours:
-        grid = replace(grid, authority_caps=authority_caps(_read("site.hours", balance_series, of_hours)))
+        series = _read("site.hours", balance_series, of_hours)
+        grid = replace(grid, authority_caps=authority_caps(series))
+        warnings.append(f"site.hours: {_bounded_words(series)}")
     return grid, tuple(warnings)
+
+
+def _bounded_words(series: pd.DataFrame) -> str:
+    """Which authorities the hours bound."""
+    codes, bounded = set(series["authority"].astype(str)), sorted(bounds_of_hours(series).index)
+    many = ", ".join(bounded) if len(bounded) <= _MOST_LISTED else f"{len(bounded)} of {len(codes)} authorities"
+    few = "; the others have less than a year of hours with both demand and generation"
+    return f"the hours bound {many or 'no authority'}" + (few if len(bounded) < len(codes) else "")
 
 
 def _read(key: str, read: Callable[..., pd.DataFrame], of_files: _Files) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from railcore.catalog import files, units
 from railcore.siting import eia
 from railcore.siting.hours import disposable_power
 
-_LEAST_HOURS = 8760  # a year: fewer hours may lack the peak
+_LEAST_HOURS = 8760  # a year
 
 
 @cache
@@ -54,18 +54,25 @@ def authority_row(code: str) -> pd.Series:
 def authority_caps(series: pd.DataFrame | None = None) -> dict[str, float]:
     """Bound on the power that each authority has to spare [W] by code, at least 0: for `PowerGrid.authority_caps`.
 
-    C - max L of `authority_table`: capacity less largest demand. series: hours, as `balance_series` gives them; an
-    authority with a year or more of hours of both demand and generation there is bounded by max G - max L of
-    `hours.disposable_power` without spikes, and by the capacity where that is less.
+    C - max L of `authority_table`: capacity less largest demand. series: hours, as `balance_series` gives them, which
+    bound the authorities of `bounds_of_hours`, and the capacity does where that is less.
     Authorities without known demand, such as those that have plants alone, have no bound and are left out.
     """
     bounds = authority_table().set_index("authority")["bound_w"].dropna()
     if series is not None:
-        by_hours = disposable_power(series).set_index("authority")
-        whole = (by_hours["note"] == "") & (by_hours["matching_hours"] >= _LEAST_HOURS)
-        disposable_w = by_hours.loc[whole, "disposable_clean_w"].dropna()
-        bounds = pd.concat([disposable_w, bounds]).groupby(level=0).min()
+        bounds = pd.concat([bounds_of_hours(series), bounds]).groupby(level=0).min()
     return bounds.clip(lower=0.0).to_dict()
+
+
+def bounds_of_hours(series: pd.DataFrame) -> pd.Series:
+    """Disposable power max G - max L of hours, without spikes [W], by authority.
+
+    Only of authorities with a year or more of hours of both demand and generation: fewer may lack the peak. series: as
+    `balance_series` gives it.
+    """
+    by_hours = disposable_power(series).set_index("authority")
+    whole = (by_hours["note"] == "") & (by_hours["matching_hours"] >= _LEAST_HOURS)
+    return by_hours.loc[whole, "disposable_clean_w"].dropna()
 
 
 def bound_words(of_hours: bool = False) -> str:

@@ -138,7 +138,7 @@ def headroom_table(
 ) -> pd.DataFrame:
     """Flexible headroom of each authority at each share of curtailed energy, from hours of demand.
 
-    series: columns authority, hour_utc, demand_w, as `eia.balance_series` gives them, of whole years; where
+    series: columns authority, hour_utc, demand_w, as `hour_files.balance_series` gives them, of whole years; where
     `screen_spikes` has added demand_screened_w, that is taken. One hour that is wrong and high sets the peak.
     shares: of the load's energy in a year. record_peaks_w: summer and winter peak of a longer record by authority; the
     larger of it and the series' own counts.
@@ -148,7 +148,7 @@ def headroom_table(
     """
     column = "demand_screened_w" if "demand_screened_w" in series else "demand_w"
     if missing := [name for name in ("authority", "hour_utc", column) if name not in series]:
-        raise ValueError(f"series has no column {missing[0]!r}; it has {', '.join(series)}: see `eia.balance_series`")
+        raise ValueError(f"series has no column {missing[0]!r}; it has {', '.join(series)}: see `balance_series`")
     known = series[series[column].notna()]
     tables = []
     for code, hours in known.groupby(known["authority"].astype(str)):

@@ -52,7 +52,7 @@ class PowerGrid:
     substations: one row each.
     loads: in cells of 0.1 degree.
     authority_caps: bounds of balancing authorities of your own by code [W], such as from hours
-        (`siting.authority_caps`); None for those that public statistics give.
+        (`authorities.authority_caps`); None for those that public statistics give.
     own: which tables are your own; `with_plants` and `with_lines` say it, and the name has it.
 
     Columns are at least `REQUIRED_COLUMNS`; largest_unit_w is NaN where it is unknown.
