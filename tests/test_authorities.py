@@ -96,7 +96,7 @@ def test_caps_are_what_capacity_leaves_above_demand():
 
 
 def test_hours_bound_where_there_is_a_year_of_both():
-    """Demand of 10 GW and generation of so much above it in each hour: that bounds, or the capacity where it is less."""
+    """Demand of 10 GW, generation of so much more in each hour: that bounds, or the capacity where it is less."""
     caps = authorities.authority_caps()
 
     def series(hours, **spare_w):

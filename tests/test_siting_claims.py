@@ -17,6 +17,7 @@ from railcore.catalog.units import GW, km
 from railcore.network.globe import great_circle_distance
 from railcore.siting.authorities import authority_caps
 from railcore.siting.grid import PowerGrid, load_grid
+from railcore.siting.places import Survey
 from railcore.siting.points import points_around, points_by_radius
 from railcore.siting.rules import HEADROOM, RULES, available_power, feeds_demand
 from suite.flops2024 import counting, siting_claims, specification
@@ -196,9 +197,7 @@ def test_reasons_name_real_plants_only_where_they_are_stored():
     of_rule = REAL.set_index("rule").loc[RULE, "single_places"]
     assert with_real[name] == f"{bare[name]}; {of_rule} on the plants of a user"
     near = siting_claims.NEAR_WASHINGTON
-    assert bare[near].startswith(
-        "nodes: on the synthetic grid 2 by densest first and 1 by complete linkage; by any rule"
-    )
+    assert bare[near].startswith("nodes: on the synthetic grid 2 by densest first and 1 by complete linkage; by any")
     assert "on plants of a user 3" in with_real[near]
     assert bare.keys() == with_real.keys() and not any("a user" in text for text in bare.values())
 
@@ -250,13 +249,13 @@ def test_a_demand_of_one_s_own_is_answered_by_headroom_and_the_document_s_by_its
 
 def test_the_answer_for_a_demand_of_one_s_own_is_the_first_place_or_why_there_is_none():
     grid = city_of_two()
-    found, problem = siting_claims.places_or_why(grid, 2 * GW, 30 * km, HEADROOM, WIDE)
+    found, problem = siting_claims.places_or_why(grid, 2 * GW, 30 * km, HEADROOM, Survey(step_deg=2.0))
     assert len(found.places) == 2 and not problem  # Celilo and Phoenix
     most = units.show(6 * GW * IDLE - 0.1 * GW, "W", 3)
     words = siting_claims.places_words(found, problem)
     assert words.startswith("At least 2 places have 2 GW alone. The first is ")
     assert words.endswith(f", AZ (SRP): {most}, limited by: what its plants sell on average.")
-    none, problem = siting_claims.places_or_why(grid, 9 * GW, 30 * km, HEADROOM, WIDE)
+    none, problem = siting_claims.places_or_why(grid, 9 * GW, 30 * km, HEADROOM, Survey(step_deg=2.0))
     assert none is None and f"No place has 9 GW: the most is {most} at" in siting_claims.places_words(none, problem)
 
 
