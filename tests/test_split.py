@@ -72,7 +72,9 @@ def brute(options, demand, k, separation=0.0, place_cap=np.inf, caps=None, share
         if any(both[pair] or far[pair] < separation for pair in pairs) or (usable[at] <= 0).any():
             continue
         if feeds(usable[at], options.authority[at], demand, k, caps, share):
-            found.append((max((far[pair] for pair in pairs), default=0.0), usable[at].sum() - demand))
+            groups = {code: usable[at][options.authority[at] == code].sum() for code in options.authority[at]}
+            together = sum(min(power, caps.get(code, np.inf)) for code, power in groups.items())
+            found.append((max((far[pair] for pair in pairs), default=0.0), together - demand))
     return found
 
 

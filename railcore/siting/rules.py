@@ -200,6 +200,13 @@ class AvailablePower:
     def __len__(self) -> int:
         return len(self.power_w)
 
+    def together_w(self, chosen: Any) -> float:
+        """Power that some points have together [W]: sum over capped authorities of min(cap, theirs), and the rest."""
+        power_w, authority, total_w = self.power_w[chosen], self.authority[chosen], 0.0
+        for code in np.unique(authority).tolist():
+            total_w += min(float(power_w[authority == code].sum()), self.authority_caps.get(code, np.inf))
+        return total_w
+
     def __getitem__(self, chosen: Any) -> "AvailablePower":
         """The same of some points, by mask, index or slice."""
         parts = ("latitude", "longitude", "power_w", "plants", "authority")

@@ -58,12 +58,12 @@ class MixedIntegerProgramme:
 
 
 def strongest_places(constraints: SplitConstraints, maximise: bool = True, reach_m: float = np.inf) -> list[int] | None:
-    """The k places with most usable power that meet the constraints.
+    """The k places with most usable power together that meet the constraints.
 
     Solves the programme of the first points, then of more, until a bound says that the others add nothing.
     The bound: discs with a radius of half the separation, around points taken by falling power v_1 >= v_2 >= ...,
     cover all points, and at most one place lies in each. With u the power of the strongest point left out,
-    places that include such a one have at most u + v_1 + ... + v_(k-1).
+    places that include such a one have at most u and what k - 1 of the v have together under the caps.
 
     Parameters
     ----------
@@ -80,17 +80,29 @@ def strongest_places(constraints: SplitConstraints, maximise: bool = True, reach
     """
     usable, size = constraints.power.power_w, _FIRST_SIZE
     spread = _spread_out(constraints.power, constraints.separation_m / 2 * (1 - 1e-6))
-    most_of_others_w = usable[spread[: constraints.k - 1]].sum()
+    most_of_others_w = _most_together_w(constraints, spread, constraints.k - 1)
     while True:
         places = _places(constraints[:size], maximise, reach_m)
         if size >= len(usable) or (places and not maximise):
             return places
         if places is None:
             size *= 4
-        elif usable[size] + most_of_others_w <= usable[places].sum():
+        elif usable[size] + most_of_others_w <= constraints.power_w(places):
             return places
         else:
-            size = int((usable + most_of_others_w > usable[places].sum()).sum())
+            size = int((usable + most_of_others_w > constraints.power_w(places)).sum())
+
+
+def _most_together_w(constraints: SplitConstraints, points: np.ndarray, count: int) -> float:
+    """Most power that `count` of some points have together [W]: the largest of what each adds under its group's cap.
+
+    points: by falling power, so that what each adds to min(cap, sum of its group) falls too.
+    """
+    adds_w, group = constraints.power.power_w[points], constraints.cap_group[points]
+    for number, cap_w in enumerate(constraints.cap_w):
+        members = group == number
+        adds_w[members] = np.diff(np.minimum(np.cumsum(adds_w[members]), cap_w), prepend=0.0)
+    return float(np.sort(adds_w)[::-1][:count].sum())
 
 
 def _places(constraints: SplitConstraints, maximise: bool, reach_m: float) -> list[int] | None:
@@ -122,7 +134,7 @@ def _places(constraints: SplitConstraints, maximise: bool, reach_m: float) -> li
 def _programme(constraints: SplitConstraints, maximise: bool) -> MixedIntegerProgramme:
     """The programme without its rows for distances, which `_places` adds.
 
-    max sum u_i y_i over y in {0, 1}^n and t >= 0, the power of each capped authority a, with
+    max sum over the rest of u_i y_i + sum t_a over y in {0, 1}^n and t >= 0, the power of each capped authority a, with
     sum y_i = k; for each plant, sum of y_i over the points that hold it <= 1;
     t_a <= cap_a; t_a <= sum over a of u_i y_i; sum over the rest of u_i y_i + sum t_a >= demand;
     sum over a of y_i <= its most places.
@@ -130,7 +142,7 @@ def _programme(constraints: SplitConstraints, maximise: bool) -> MixedIntegerPro
     capped, usable = len(constraints.cap_w), constraints.power.power_w / MW
     ones, none = np.ones(len(usable)), np.zeros(capped)
     programme = MixedIntegerProgramme(
-        worth=np.concatenate([usable * maximise, none]),
+        worth=np.concatenate([usable * (constraints.cap_group < 0), none + 1]) * maximise,
         high=np.concatenate([ones, np.array(constraints.cap_w, float) / MW]),
         whole=np.concatenate([ones, none]),
     )
@@ -303,7 +315,7 @@ class Branch:
         if allowed is None:
             return best
         inside = members_of(allowed)
-        weight = sum(search.usable_w[one] for one in chosen)
+        weight = search.constraints.power_w(chosen)
         if weight + sum(nlargest(need, (search.usable_w[one + self.shift] for one in inside))) <= best[0]:
             return best
         if not need:
@@ -378,7 +390,7 @@ def nearest_places(constraints: SplitConstraints, upper_m: float) -> list[int]:
         some = np.array(sorted([a, b, *members_of(common)], key=lambda one: -usable[one]))
         if usable[some[: constraints.k]].sum() > best[0]:
             places = some[strongest_places(constraints[some], reach_m=reach_m) or []]
-            best = max(best, (float(usable[places].sum()), places.tolist()), key=lambda weighed: weighed[0])
+            best = max(best, (constraints.power_w(places), places.tolist()), key=lambda weighed: weighed[0])
     return best[1]
 
 

@@ -169,7 +169,7 @@ class SplitTerms:
 
     def constraints(self, power: AvailablePower) -> SplitConstraints:
         """What a search for places must meet, for power that is the usable one."""
-        caps = {name: min(cap, self.demand_w) for name, cap in self.authority_caps.items() if cap < np.inf}
+        caps = {name: cap for name, cap in self.authority_caps.items() if cap < np.inf}
         most = [
             int(min(cap * (1 + 1e-12) / self.least_part_w, self.k)) if self.least_part_w else self.k
             for cap in caps.values()
@@ -205,7 +205,7 @@ class Split:
     power_w: what each place carries [W].
     usable_w: what it could carry [W].
     longest_m: between any two [m]; 0 for one place.
-    spare_w: sum of usable_w over the demand [W]; what places of one authority share counts for each of them.
+    spare_w: what they could carry together, over the demand [W]: places of one authority share its cap.
     with_power: how many points had power to offer.
     strong_enough: how many of these have the least share.
     undominated: how many of these no other replaces; among them the split is optimal.
