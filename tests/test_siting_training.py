@@ -18,6 +18,7 @@ from railcore.siting import distances
 from railcore.siting.cities import cities
 from railcore.siting.grid import PowerGrid, load_grid
 from railcore.siting.points import MapPoints
+from railcore.siting.rules import AvailablePower
 from railcore.siting.supply import Supply
 from railcore.training.transformer import catalog_model
 from suite.flops2024 import direct_lines, siting_claims, sitings, specification, training_case
@@ -254,6 +255,20 @@ def test_sitings_are_marked(table):
         assert {name for name in fits.index if fits.pareto[name]} == {
             name for name, beaten in ahead.items() if not beaten
         }
+
+
+def test_sitings_share_the_caps_of_authorities():
+    authority = np.array(["PJM", "BPAT", "BPAT", "ERCO"])
+    capped = AvailablePower(PLACES.latitude, PLACES.longitude, POWER, PLACES.plants, authority)
+    free, bound = (
+        training_by_siting(CASES, PLACES, POWER, SITINGS, 4.19 * GW, capped=replace(capped, authority_caps=caps))
+        for caps in ({}, {"BPAT": 4 * GW})
+    )
+    before, after = (table.drop_duplicates("siting").set_index("siting") for table in (free, bound))
+    assert (before.power_w - after.power_w).to_dict() == pytest.approx(
+        {"one": 0, "east-west": 0, "west": 1 * GW, "three": 1 * GW, "four": 1 * GW, "none": 0}
+    )
+    assert before.meets["west"] and not after.meets["west"]
 
 
 def test_a_tolerance_gives_power_the_choice():

@@ -19,6 +19,7 @@ from railcore.datacenter import exposed
 from railcore.datacenter.layouts import Layer, Layout
 from railcore.datacenter.sizing import DatacenterSite
 from railcore.siting.distances import Located, diameter_m, fibre_delays_s
+from railcore.siting.rules import AvailablePower
 from railcore.training.formats import catalog_precision
 from railcore.training.transformer import Transformer, catalog_model
 from suite.flops2024.sitings import Sitings, demand_shares
@@ -174,6 +175,7 @@ def training_by_siting(
     sitings: Sitings,
     demand_w: float,
     tolerance: float = 1e-9,
+    capped: AvailablePower | None = None,
 ) -> pd.DataFrame:
     """Sitings by what they add to training, and which is best.
 
@@ -187,10 +189,12 @@ def training_by_siting(
     places, sitings
         Places, and which of them each siting takes.
     power_w, demand_w
-        What a rule lets each place have, capped where places are, and what all together draw [W]. Caps of authorities
-        are not counted when the demand is shared.
+        What a rule lets each place have, capped where places are, and what all together draw [W].
     tolerance
         Share of the least slowdown within which sitings count as equally fast.
+    capped
+        The same power with the caps of authorities, which places share; without it they have none. Caps are not counted
+        when the demand is shared.
 
     Returns
     -------
@@ -202,7 +206,7 @@ def training_by_siting(
     """
     power, rows, rack_shares = np.asarray(power_w, float), [], []
     for name, (at, shares) in demand_shares(places, sitings, power, demand_w).items():
-        total = float(power[at].sum())
+        total = float(power[at].sum()) if capped is None else capped.together_w(at)
         rack_shares.append(shares)
         rows.append((name, total >= demand_w, total, total - demand_w, shares.min(), diameter_m(places, at)))
     table = pd.DataFrame(rows, columns="siting meets power_w spare_w least_share longest_m".split())
