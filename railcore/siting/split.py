@@ -6,8 +6,8 @@ least share, y_i 1 for a chosen point and x_i what it carries, every split meets
 sum y_i = k, sum x_i = d, (s d / k) y_i <= x_i <= u_i y_i, sum of x_i over an authority <= its cap,
 sum of y_i over the points that hold a plant <= 1 for each plant, y_i + y_j <= 1 where d_ij < least separation.
 
-"spare": max sum over authorities of min(cap, sum u_i y_i) - d. `split_search.strongest_places` solves this programme; x follows in closed form
-(`SplitTerms.allocated_w`).
+"spare": max sum over authorities of min(cap, sum u_i y_i) - d. `split_search.strongest_places` solves this programme;
+x follows in closed form (`SplitTerms.allocated_w`).
 "shortest": min D with y_i + y_j <= 1 where d_ij > D, then max spare. The programme says whether there are k places at
 all. `split_search.nearest_places` then finds the least D and the spare power at it by an exact search: HiGHS took 1 to
 20 s or more for one D on 1,300 points of radius 100 km, the search takes 0.1 s.
