@@ -4,6 +4,10 @@ Disposable power D = max G - max L over a window, with net generation G and dema
 a window is not at hand, only L, the capacity C and the bound D <= C - max L can be given; the bound holds as far as an
 authority generates no more than the net summer capacity of the plants that are counted as its own.
 Source: flops2024, section 2 and Table 1 (no equation number).
+
+At the hour of largest demand wind and sun give a part of their capacity. What an authority has to spare then is at most
+sum of k c - max L, with capacity c and peak credit k of each fuel (catalog family fuels, `peak_credit`). Storage, imports
+and the reserve that an authority must keep are not in it.
 """
 
 from functools import cache
@@ -16,6 +20,7 @@ from railcore.siting import eia
 from railcore.siting.hours import disposable_power
 
 _LEAST_HOURS = 8760  # a year
+_KINDS = {"firm": "gas", "solar": "solar", "wind": "wind"}  # of capacity in the file, by a fuel that has its credit
 
 
 @cache
@@ -24,7 +29,7 @@ def authority_table() -> pd.DataFrame:
 
     Columns authority, name, region, interconnect, peak_demand_raw_w and peak_demand_clean_w (largest hourly demand in
     the window, as reported and without spikes), capacity_w (net summer), bound_w = capacity_w - peak_demand_clean_w,
-    bound_rank (1 is largest), window, capacity_as_of. NaN where an authority reported no demand.
+    bound_rank (1 is largest), credited_w (capacity that counts at the peak), window, capacity_as_of. NaN where an authority reported no demand.
     Source: data/grid/balancing_authorities.csv and authorities.csv.
     """
     read = pd.read_csv(files.data("grid/balancing_authorities.csv"), keep_default_na=False, na_values=[""])
@@ -36,6 +41,7 @@ def authority_table() -> pd.DataFrame:
         .join(about[["name", "region", "interconnect"]], on="authority")
         .assign(**{name: peak.where(peak > 0) for name, peak in peaks.items()})
         .assign(capacity_w=read["net_summer_capacity_mw"] * units.MW)
+        .assign(credited_w=sum(_peak_credit(fuel) * read[f"{kind}_mw"] for kind, fuel in _KINDS.items()) * units.MW)
     )
     result["bound_w"] = result["capacity_w"] - result["peak_demand_clean_w"]
     result["bound_rank"] = result["bound_w"].rank(ascending=False, method="min").astype("Int64")
@@ -51,16 +57,40 @@ def authority_row(code: str) -> pd.Series:
     return rows.loc[code]
 
 
-def authority_caps(series: pd.DataFrame | None = None) -> dict[str, float]:
+def _peak_credit(fuel: str) -> float:
+    return catalog.item("fuels", fuel)["peak_credit"]
+
+
+def credited_capacity_w(plants: pd.DataFrame) -> pd.Series:
+    """Capacity that counts at the hour of largest demand, sum of k p [W], by authority.
+
+    plants: columns authority, fuel and power_w, as `PowerGrid.plants` has them.
+    """
+    credit = plants["fuel"].map({fuel: _peak_credit(fuel) for fuel in sorted(set(plants["fuel"]))})
+    return (plants["power_w"] * credit).groupby(plants["authority"].fillna("").astype(str)).sum()
+
+
+def authority_caps(series: pd.DataFrame | None = None, plants: pd.DataFrame | None = None) -> dict[str, float]:
     """Bound on the power that each authority has to spare [W] by code, at least 0: for `PowerGrid.authority_caps`.
 
-    C - max L of `authority_table`: capacity less largest demand. series: hours, as `balance_series` gives them, which
-    bound the authorities of `bounds_of_hours`, and the capacity does where that is less.
+    Sum of k c - max L, as in the module's text. series: hours, as `balance_series` gives them, which bound the
+    authorities of `bounds_of_hours`, and the capacity does where that is less. plants: of your own, whose capacity
+    counts in place of that of `authority_table`; an authority without any has none.
     Authorities without known demand, such as those that have plants alone, have no bound and are left out.
+    Raises ValueError for a series that bounds no authority.
     """
-    bounds = authority_table().set_index("authority")["bound_w"].dropna()
+    table = authority_table().set_index("authority")
+    capacity_w = (
+        table["credited_w"] if plants is None else credited_capacity_w(plants).reindex(table.index, fill_value=0)
+    )
+    bounds = (capacity_w - table["peak_demand_clean_w"]).dropna()
     if series is not None:
-        bounds = pd.concat([bounds_of_hours(series), bounds]).groupby(level=0).min()
+        of_hours = bounds_of_hours(series)
+        if of_hours.empty:
+            raise ValueError(
+                "series bounds no authority: none has a year of hours of both demand and generation; give more hours"
+            )
+        bounds = pd.concat([of_hours, bounds]).groupby(level=0).min()
     return bounds.clip(lower=0.0).to_dict()
 
 
@@ -75,10 +105,14 @@ def bounds_of_hours(series: pd.DataFrame) -> pd.Series:
     return by_hours.loc[whole, "disposable_clean_w"].dropna()
 
 
-def bound_words(of_hours: bool = False) -> str:
-    """What `authority_caps` are, in words. of_hours: where they are a grid's own."""
-    if of_hours:
+def bound_words(own_caps: bool = False, own_plants: bool = False) -> str:
+    """What the bounds of authorities are, in words: a grid's own, of its own plants, or those of public statistics."""
+    if own_caps:
         return "the bounds of authorities that the grid was given, such as generation less demand of its hours"
     first, last = authority_table()["window"].iloc[0].split("/")
-    as_of = authority_table()["capacity_as_of"].iloc[0]
-    return f"capacity of its plants ({as_of}) less its largest hour of demand ({first} to {last})"
+    as_of = "of your own" if own_plants else authority_table()["capacity_as_of"].iloc[0]
+    wind, solar = (f"{_peak_credit(fuel):.0%}" for fuel in ("wind", "solar"))
+    return (
+        f"capacity of its plants ({as_of}; of wind {wind} and of sun {solar} count, no storage, no imports) less its "
+        f"largest hour of demand ({first} to {last}), without the reserve that it must keep"
+    )

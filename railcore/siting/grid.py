@@ -38,6 +38,7 @@ _UNITS_TAKEN = (
     "the plants' units are not given: the largest unit of a plant is taken as all its power, and at most as the "
     "largest US unit of its fuel (catalog family fuels, largest_unit)"
 )
+_TABLES = ("plants", "lines", "loads")  # that a name tells of
 _LEAST_PLANT_COLUMNS = ("latitude", "longitude", "fuel", "power_w")
 LINE_ENDS = ("latitude", "longitude", "latitude_to", "longitude_to")  # of lines of your own [degrees]
 
@@ -135,9 +136,11 @@ class PowerGrid:
         )
 
     def _with_own(self, kind: str, **tables: pd.DataFrame) -> "PowerGrid":
-        """The grid with tables of the user's, and a name that says which."""
-        own = tuple(dict.fromkeys((*self.own, kind)))
-        return replace(self, name=self.name.removesuffix(_own_words(self.own)) + _own_words(own), own=own, **tables)
+        """The grid with tables of the user's, and a name that says which, and where the rest is from."""
+        own = tuple(one for one in _TABLES if one in (*self.own, kind))
+        rest = " and ".join(one for one in _TABLES if one not in own)
+        source = self.name.partition(": ")[2] if self.own else self.name
+        return replace(self, name=f"{' and '.join(own)} of your own, {rest}: {source}", own=own, **tables)
 
     @cached_property
     def power_w(self) -> np.ndarray:
@@ -171,11 +174,6 @@ class PowerGrid:
         """Label of a plants' column that has most weight in each group. groups: sparse (groups, plants)."""
         labels, by_label = self.power_by(column, weight)
         return labels[(groups @ by_label).toarray().argmax(axis=1)]
-
-
-def _own_words(own: tuple[str, ...]) -> str:
-    """What a grid's name says of tables that are the user's."""
-    return f", with {' and '.join(own)} of your own" if own else ""
 
 
 def with_unit_sizes(plants: pd.DataFrame) -> pd.DataFrame:

@@ -27,6 +27,9 @@ from railcore.siting.rules import (
 from railcore.siting.split_terms import Split
 
 
+_ALL = 0.995  # share of a place's power from which one authority has all
+
+
 class NoPlaces(ValueError):
     """No place, or no k places together, feed the demand."""
 
@@ -103,7 +106,8 @@ class FoundPlaces:
         return [
             f"grid: {grid.name}",
             f"rule {self.rule!r}: {RULES[self.rule].meaning}",
-            f"no place has more than its balancing authority: {bound_words(grid.authority_caps is not None)}",
+            "no place has more than its balancing authority: "
+            + bound_words(grid.authority_caps is not None, "plants" in grid.own),
             *self._flexible_words,
             f"it ignores {self.ignores}",
         ]
@@ -133,7 +137,9 @@ class FoundPlaces:
         def power(column: str) -> pd.Series:
             return _texts(table[column], lambda power_w: units.show(power_w, "W", 4))
 
-        columns = {"place": table["name"], "state": table["state"], "authority": table["authority"]}
+        shares = zip(table["authority"], table["authority_share"], strict=True)
+        mostly = [code if share > _ALL else f"{code} {share:.0%}" for code, share in shares]
+        columns = {"place": table["name"], "state": table["state"], "authority": mostly}
         if self.split is not None:
             columns["carries"] = power("power_w")
         columns |= {"available": power("available_w"), "limited by": table["limit"]}
@@ -180,8 +186,8 @@ def place_table(
 
     Returns
     -------
-    A row for each place: place (index), name (nearest city), state, latitude, longitude, authority, interconnect,
-    radius_m, power_w (that it carries), available_w, limit (what decided it), headroom_w (by the default rule, NaN
+    A row for each place: place (index), name (nearest city), state, latitude, longitude, authority, authority_share (of the
+    plants' power), interconnect, radius_m, power_w (that it carries), available_w, limit (what decided it), headroom_w (by the default rule, NaN
     where units are unknown), distance_m (to the asked city, else NaN), usd_per_J (that industry paid in the state),
     carbon_kg_per_J (of idle plants), lines_w (that cross the circle), fuels (of all plants within it, by power).
     """
@@ -197,6 +203,7 @@ def place_table(
             "latitude": here.latitude,
             "longitude": here.longitude,
             "authority": power.authority[chosen],
+            "authority_share": here.share_of_authority(power.authority[chosen]),
             "interconnect": here.interconnect,
             "radius_m": points.radius_m,
             "power_w": carried_w,
@@ -324,8 +331,12 @@ def _none_has(demand_w: float, points: MapPoints, power: AvailablePower, area: A
     asked = f"no place has {units.show(demand_w, 'W', 4)}"
     here = f"; searched: {units.counted(len(points), 'points')} {', '.join(area.words)}" if area.words else ""
     remedy = "; lower the demand, raise the radius, or split it over several places"
-    if not len(points) or not power.power_w.max():
-        return f"{asked}: no point has any power to offer{here}{remedy}"
+    if not len(points):
+        return f"{asked}: there is no point with plants{here}{remedy}"
+    if not power.power_w.max():
+        limits, counts = np.unique(power.limit.astype(str), return_counts=True)
+        most = ", ".join(f"{limits[at]} ({counts[at]})" for at in np.argsort(-counts, kind="stable")[:3])
+        return f"{asked}: nothing is left at any point, limited by: {most}{here}{remedy}"
     best = int(power.power_w.argmax())
     name = nearest_city(points.latitude[[best]], points.longitude[[best]])[0]
     most = units.show(float(power.power_w[best]), "W", 3)

@@ -6,10 +6,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import csr_array
 
 from railcore.network.globe import unit_vectors
-from railcore.siting.geometry import within_radii
+from railcore.siting.geometry import within_radii, within_radius
 from railcore.siting.grid import PowerGrid, state_of, state_outlines
 from railcore.siting.supply import Supply, counted_plants, supply_of_groups
 
@@ -18,7 +19,7 @@ Lattice = tuple[np.ndarray, np.ndarray, np.ndarray]  # latitude, longitude, stat
 
 @dataclass(frozen=True)
 class MapPoints:
-    """Points on the map, and the plants within a radius of each.
+    """Points on the map, and the plants of one interconnection within a radius of each: no line joins two of them.
 
     grid: whose plants they are.
     radius_m: how far a plant may lie from its point [m].
@@ -51,8 +52,29 @@ class MapPoints:
 
     @cached_property
     def interconnect(self) -> np.ndarray:
-        """Interconnection that has most of each point's counted power."""
+        """Interconnection that each point's plants belong to: that of most power within the radius."""
         return self.most_of("interconnect")
+
+    def share_of_authority(self, authority: np.ndarray) -> np.ndarray:
+        """Share of each point's counted power that plants of an authority have. authority: of each point."""
+        labels, power = self.grid.power_by("authority", self.grid.power_w * counted_plants(self.grid, self.oil))
+        by_label = (self.plants @ power).toarray()
+        return by_label[np.arange(len(self)), np.searchsorted(labels, authority)] / by_label.sum(axis=1)
+
+    def firm_within_w(self, radii: float) -> np.ndarray:
+        """Firm power of the interconnection within so many radii of each point [W]."""
+        firm_w = self.grid.power_w * self.grid.fuel("firm") * counted_plants(self.grid, self.oil)
+        labels, power = self.grid.power_by("interconnect", firm_w)
+        by_label = (self._within(self.grid.plants, radii) @ power).toarray()
+        return by_label[np.arange(len(self)), np.searchsorted(labels, self.interconnect)]
+
+    def load_within_w(self, radii: float) -> np.ndarray:
+        """Load of others within so many radii of each point [W]."""
+        return self._within(self.grid.loads, radii) @ self.grid.loads["load_w"].to_numpy(float)
+
+    def _within(self, table: pd.DataFrame, radii: float) -> csr_array:
+        here, there = (unit_vectors(places["latitude"], places["longitude"]) for places in (vars(self), table))
+        return within_radius(here, there, radii * self.radius_m)
 
 
 def lattice(grid: PowerGrid, step_deg: float = 0.25) -> Lattice:
@@ -144,9 +166,25 @@ def points_by_radius(
     tables = (grid.plants, grid.loads, grid.substations)
     circles = (within_radii(here, unit_vectors(table["latitude"], table["longitude"]), radii) for table in tables)
     by_radius = []
-    for radius, plants, loads, substations in zip(radii, *circles, strict=True):
+    for radius, near, loads, substations in zip(radii, *circles, strict=True):
+        plants = _of_one_interconnection(grid, near)
         for with_oil in oil_counts:
             supply = supply_of_groups(grid, plants, loads, substations, with_oil, coal_basis)
             found = MapPoints(grid, radius, with_oil, *at, plants, supply)
             by_radius.append(found[np.flatnonzero(supply.installed_w > 0)])
     return by_radius
+
+
+def _of_one_interconnection(grid: PowerGrid, plants: csr_array) -> csr_array:
+    """The plants of each point that belong to the interconnection with most of its power, coal and oil not counted.
+
+    plants: sparse (points, plants of the grid) with 1 for a member.
+    """
+    number, labels = pd.factorize(grid.plants["interconnect"].fillna(""), sort=True)
+    if len(labels) < 2:
+        return plants
+    _, by_label = grid.power_by("interconnect", grid.power_w * counted_plants(grid, oil=False))
+    most = (plants @ by_label).toarray().argmax(axis=1)
+    keep = number[plants.indices] == np.repeat(most, np.diff(plants.indptr))
+    start = np.concatenate([[0], np.cumsum(keep)])[plants.indptr]
+    return csr_array((plants.data[keep], plants.indices[keep], start), shape=plants.shape)

@@ -3,7 +3,8 @@
 available = min(rule, bound of the authority), 0 where coal dominates or lines do not carry the largest producer.
 
 The rule looks at the plants and the load within the radius, the bound at the whole balancing authority that has most of
-them: a datacenter is connected to one.
+them: a datacenter is connected to one. By the default rule the load must leave as much within one and a half radii too,
+so that a circle does not count plants and cut off the city that they serve.
 
 A datacenter that gives way in hours of high load may have more. With the limit C of an authority, its load L and the
 datacenter's power X = (C - max L) + y, the energy that gives way is sum of max(0, L - max L + y) over the hours. With
@@ -26,6 +27,7 @@ from railcore.catalog.checks import Floats
 from railcore.catalog.units import MW, show
 from railcore.siting.authorities import authority_caps as published_caps
 from railcore.siting.authorities import authority_table
+from railcore.siting.grid import PowerGrid
 from railcore.siting.points import MapPoints
 from railcore.siting.supply import Supply
 
@@ -42,7 +44,7 @@ class Rule:
     needs_units: whether it needs the largest unit of each plant.
 
     Symbols: p installed power of the plants that are not coal, f 1 for dispatchable fuels, e 1 for fuels that can
-    be bought, c capacity factor, u largest unit, l load of others nearby.
+    be bought, c capacity factor, u largest unit of firm plants, l load of others nearby.
     """
 
     formula: str
@@ -52,6 +54,7 @@ class Rule:
     needs_units: bool = False
 
 
+WIDER = 1.5  # radii within which the default rule asks for the load again
 HEADROOM = "headroom"  # the rule by default: the least of all, since it takes off all that others use
 RULES = {
     HEADROOM: Rule(
@@ -59,14 +62,14 @@ RULES = {
         "plants that run at call, the largest unit out: what the load within the radius leaves at the grid's peak, or "
         "what plants that can buy more fuel do not sell on average, where that is less",
         "load beyond the radius at its peak, but for the bound of the authority",
-        lambda supply: np.minimum(supply.firm_w - supply.load_w, supply.idle_fuelled_w) - supply.largest_unit_w,
+        lambda supply: np.minimum(supply.firm_w - supply.load_w, supply.idle_fuelled_w) - supply.largest_firm_unit_w,
         needs_units=True,
     ),
     "headroom after load": Rule(
         "Σ f p − u − l",
         "plants that run at call, the largest unit out, after the load within the same radius",
         "what the plants sell beyond the radius, hours other than the grid's one, hours without water",
-        lambda supply: supply.firm_w - supply.largest_unit_w - supply.load_w,
+        lambda supply: supply.firm_w - supply.largest_firm_unit_w - supply.load_w,
         needs_units=True,
     ),
     "idle firm": Rule(
@@ -85,7 +88,7 @@ RULES = {
         "Σ f p − u",
         "plants that run at call, the largest unit out of service",
         "the load of others, hours without water, fuel",
-        lambda supply: supply.firm_w - supply.largest_unit_w,
+        lambda supply: supply.firm_w - supply.largest_firm_unit_w,
         needs_units=True,
     ),
     "installed": Rule(
@@ -95,7 +98,10 @@ RULES = {
         lambda supply: supply.installed_w,
     ),
 }
-IGNORED_BY_ALL = "gas pipelines, lines inside the radius, contracts of the plants, land and permits"
+IGNORED_BY_ALL = (
+    "requests before yours for connection, growth of load, planned closures, forced outages, gas pipelines, lines inside "
+    "the radius, contracts of the plants, land and permits"
+)
 _LEAST_DEMAND_W = 1e6  # less than any datacenter of these models draws
 
 
@@ -222,7 +228,7 @@ def available_power(
     authority_caps: Mapping[str, float] | None = None,
     flexible_w: Mapping[str, float] | None = None,
 ) -> AvailablePower:
-    """Power that a datacenter may have at each point: min(rule, bound of its authority).
+    """Power that a datacenter may have at each point: min(rule, bound of its authority), as in the module's text.
 
     Parameters
     ----------
@@ -248,12 +254,16 @@ def available_power(
     authority, flexible_w = points.most_of("authority"), flexible_w or {}
     supply = _with_flexible_load(points.supply, authority, flexible_w)
     by_rule_w = power_by_rule_w(supply, rule, most_coal, reserve)
-    of_grid = published_caps() if points.grid.authority_caps is None else points.grid.authority_caps
-    caps = of_grid if authority_caps is None else authority_caps
+    caps = _caps_of_grid(points.grid) if authority_caps is None else authority_caps
     here = {code: caps[code] + flexible_w.get(code, 0.0) for code in np.unique(authority).tolist() if code in caps}
     bound_w = np.array([here.get(code, np.inf) for code in authority.tolist()], float)
-    bounds = np.char.add("bound of ", authority)
-    limit = np.where(by_rule_w <= bound_w, _limit(points, supply, rule), bounds).astype(object)
+    limit = _limit(points, supply, rule)
+    if rule == HEADROOM:
+        left_w = points.firm_within_w(WIDER) - points.load_within_w(WIDER) * _share_of_load(authority, flexible_w)
+        wider_w = np.maximum(left_w - supply.largest_firm_unit_w, 0.0)
+        limit = np.where(by_rule_w <= wider_w, limit, f"load within {show(WIDER * points.radius_m, 'm')}")
+        by_rule_w = np.minimum(by_rule_w, wider_w)
+    limit = np.where(by_rule_w <= bound_w, limit, np.char.add("bound of ", authority)).astype(object)
     limit[~eligible(supply, most_coal, reserve)] = "coal, or too few lines"
     return AvailablePower(
         points.latitude,
@@ -267,13 +277,23 @@ def available_power(
     )
 
 
+def _caps_of_grid(grid: PowerGrid) -> Mapping[str, float]:
+    """Bounds of authorities: the grid's own, else of its own plants, else those of public statistics."""
+    if grid.authority_caps is not None:
+        return grid.authority_caps
+    return published_caps(plants=grid.plants if "plants" in grid.own else None)
+
+
 def _with_flexible_load(supply: Supply, authority: np.ndarray, flexible_w: Mapping[str, float]) -> Supply:
-    """Supply at points with the load that counts: l (1 - h / max L) of their authorities, where both are known."""
-    if not flexible_w:
-        return supply
+    """Supply at points with the load that counts."""
+    return replace(supply, load_w=supply.load_w * _share_of_load(authority, flexible_w)) if flexible_w else supply
+
+
+def _share_of_load(authority: np.ndarray, flexible_w: Mapping[str, float]) -> Floats:
+    """Share of the load that counts at points: 1 - h / max L of their authorities, 1 where one is not known."""
     peak_w = authority_table().set_index("authority")["peak_demand_clean_w"].dropna()
     part = {code: max(1 - flexible_w.get(code, 0.0) / peak, 0.0) for code, peak in peak_w.items()}
-    return replace(supply, load_w=supply.load_w * np.array([part.get(code, 1.0) for code in authority.tolist()]))
+    return np.array([part.get(code, 1.0) for code in authority.tolist()])
 
 
 def _limit(points: MapPoints, supply: Supply, rule: str) -> np.ndarray:

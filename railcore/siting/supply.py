@@ -22,6 +22,7 @@ class Supply:
     idle_w: what the firm plants do not use in an average hour.
     idle_fuelled_w: of idle_w, that of plants whose fuel can be bought: neither water nor heat of the earth.
     largest_unit_w, largest_site_w: largest producer, by generator (NaN where a plant's units are unknown) and by site.
+    largest_firm_unit_w: largest generator of the firm plants; NaN as largest_unit_w.
     coal_w: installed coal.
     coal_share: share of coal in capacity or energy.
     load_w: load of others inside the group, in the one hour that the grid models.
@@ -34,6 +35,7 @@ class Supply:
     idle_fuelled_w: Floats
     largest_unit_w: Floats
     largest_site_w: Floats
+    largest_firm_unit_w: Floats
     coal_w: Floats
     coal_share: Floats
     load_w: Floats
@@ -98,13 +100,16 @@ def supply_of_groups(
     weight = power_or_energy(grid, coal_basis)
     of_coal, of_all = plants @ (weight * coal), plants @ weight
     unit_w = np.where(counted, grid.plants["largest_unit_w"], 0.0)
-    largest_unit_w = largest_member(plants, np.nan_to_num(unit_w))
+    unknown = plants @ np.isnan(unit_w).astype(float) > 0
+    units_w = [largest_member(plants, np.nan_to_num(unit_w * share)) for share in (np.ones_like(f), f)]
+    largest_unit_w, largest_firm_unit_w = (np.where(unknown, np.nan, unit) for unit in units_w)
     return Supply(
         installed_w=plants @ (p * counted),
         firm_w=plants @ (p * f * counted),
         idle_w=plants @ (p * f * (1 - c) * counted),
         idle_fuelled_w=plants @ plant_idle_fuelled_w(grid, oil),
-        largest_unit_w=np.where(plants @ np.isnan(unit_w).astype(float), np.nan, largest_unit_w),
+        largest_unit_w=largest_unit_w,
+        largest_firm_unit_w=largest_firm_unit_w,
         largest_site_w=largest_member(plants, by_site),
         coal_w=plants @ (p * coal),
         coal_share=np.divide(of_coal, of_all, out=np.zeros_like(of_all), where=of_all > 0),
