@@ -125,7 +125,10 @@ def test_the_terminal_names_the_place_in_one_line_with_its_grid():
     first = houston().site.table.iloc[0]
     (line,) = (line for line in str(houston()).splitlines() if line.startswith("- Site: "))
     has = f"{first['name']} (Texas, ERCO) has {show(first['available_w'], 'W', 3)} (limited by: {first['limit']})"
-    assert line.startswith(f"- Site: {has}. Its electricity, ") and line.endswith(f" Grid: {NAME}.")
+    searched = "Searched: places within 300 km of Houston, TX, with at most 100,000 people within 50 km."
+    needs = show(houston().best.numbers["power_w"], "W", 4)
+    assert line.startswith(f"- Site: needs {needs}: {has}. Its electricity, ")
+    assert line.endswith(f" {searched} Grid: {NAME}.")
     document = houston().document(draws=False)
     assert line[2:] in [verdict["text"] for verdict in document["verdicts"]]
     risk, step = document["risks"][-1], document["next_steps"][-1]
@@ -143,8 +146,9 @@ def test_places_that_share_the_power_count_by_what_each_carries():
     assert x.sum() == pytest.approx(n["power_w"])
     assert site.usd_per_J == pytest.approx((x * site.table["usd_per_J"]).sum() / x.sum())
     assert site.carbon_kg_per_J == pytest.approx((x * site.table["carbon_kg_per_J"]).sum() / x.sum())
-    text = f"Site: 2 places share {show(n['power_w'], 'W', 4)}: "
+    text = f"Site: needs {show(n['power_w'], 'W', 4)}: 2 places share it: "
     (line,) = (line for line in str(planned).splitlines() if text in line)
+    assert " Searched: places in Texas or Louisiana, with at most 100,000 people within 50 km. " in line
     assert all(f"{name} (" in line for name in site.table["name"]) and line.count(" carries ") == 2
     assert section(planned)["tables"][2]["rows"][0][0] == "; ".join(site.table["name"])
     asked = site.table.groupby("authority", sort=False)["power_w"]
@@ -156,6 +160,50 @@ def test_places_that_share_the_power_count_by_what_each_carries():
     assert weighted_mean(uneven.assign(usd_per_J=[1e-8, np.nan]), "usd_per_J") is None
     many = power_places_of(read_spec(spec({"places": 40})).site, 1e6)
     assert re.match(r"site: places is 40: ", many.note)
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_a_demand_of_the_spec_is_what_the_place_must_have(places):
+    site = {"states": ["TX"], "places": places}
+    plain, more = plan(spec(site)), plan(spec(site | {"demand": "1.5 GW"}))
+    drawn, has = show(plain.best.numbers["power_w"], "W", 4), more.site.chosen
+    assert more.site.demand_w == has["power_w"].sum() == pytest.approx(1500 * MW)
+    assert (has["available_w"] >= has["power_w"] * (1 - 1e-9)).all()
+    assert f"- Site: needs 1.5 GW (the plan draws {drawn}): " in str(more)
+    assert f"- Site: needs {drawn}: " in str(plain)
+    assert "for 1.5 GW at" in more.document(draws=False)["next_steps"][-1] or places > 1
+    assert more.best.numbers["power_w"] == plain.best.numbers["power_w"]  # what is paid for is what is drawn
+    assert not any("site.demand" in text for text in more.warnings)
+
+
+def test_a_demand_below_what_the_plan_draws_does_not_count_and_is_warned_of():
+    site = read_spec(spec({"near": "Houston", "demand": "2 MW"})).site
+    places, equal = power_places_of(site, 3 * MW), power_places_of(site, 2 * MW)
+    text = "site.demand is 2 MW, but the plan draws 3 MW, which counts: give more, or leave it out"
+    assert places.demand_w == 3 * MW and places.warnings == (text,)
+    assert equal.demand_w == 2 * MW and equal.warnings == ()
+    planned = plan(spec({"near": "Houston", "demand": "1 kW"}))
+    assert f"- site.demand is 1 kW, but the plan draws {show(planned.best.numbers['power_w'], 'W', 4)}" in str(planned)
+
+
+def test_a_demand_that_no_place_has_is_a_limit_that_is_missed():
+    planned = plan(spec({"near": "Houston", "demand": "1 TW"}))
+    assert not planned.met and re.match(r"site: no place has 1 TW: the most is ", planned.site.note)
+    assert str(planned).startswith("Not reachable: site: no place has 1 TW: ")
+
+
+@pytest.mark.parametrize(
+    ("site", "searched"),
+    [
+        ({}, "in the whole country, with at most 100,000 people within 50 km"),
+        (
+            {"authorities": ["ERCO"], "most_people": 2e5},
+            "with at most 200,000 people within 50 km, with most power of ERCO",
+        ),
+    ],
+)
+def test_the_line_of_the_site_says_where_was_searched(site, searched):
+    assert f" Searched: places {searched}. Grid: " in str(plan(spec(site)))
 
 
 # What the place does to the cost.
@@ -190,7 +238,9 @@ def test_the_site_moves_the_cost_by_its_price_of_electricity():
     told = f"Its electricity, {texas} against the catalog's {us}, {way} the training cost by {amount}."
     assert told in str(planned)
     others = planned.site.table["name"].tolist()[1:]
-    assert re.search(r" Next best: (.*), [+-][\d.]+%; (.*), [+-][\d.]+%\. Grid", str(planned)).groups() == (*others,)
+    assert re.search(r" Next best: (.*), [+-][\d.]+%; (.*), [+-][\d.]+%\. Searched", str(planned)).groups() == (
+        *others,
+    )
 
 
 def test_a_price_that_is_given_is_moved_by_no_site():
@@ -242,6 +292,47 @@ def test_hours_bound_only_the_authorities_that_they_have(tmp_path):
     caps = site_terms.grid_of(site)[0].authority_caps
     published = authority_table().set_index("authority")["bound_w"]
     assert caps["ERCO"] == pytest.approx(123 * MW) and caps["PJM"] == pytest.approx(published["PJM"])
+
+
+def own_hours(tmp_path, name, hours=8800, **columns):
+    """A plain table of hours of ERCO, as CSV or Parquet."""
+    end = pd.date_range("2023-01-01 06:00", periods=hours, freq="h")
+    table = pd.DataFrame({"ba": "ERCO", "utc_end": end} | columns)
+    table.to_parquet(tmp_path / name) if name.endswith("parquet") else table.to_csv(tmp_path / name, index=False)
+    return name
+
+
+@pytest.mark.parametrize("name", ["hours.csv", "hours.parquet"])
+def test_hours_may_be_tables_of_ones_own(tmp_path, name):
+    demand = 40e3 + 5e3 * np.sin(np.arange(8800) * 2 * np.pi / 24)
+    own_hours(tmp_path, name, demand_mw=demand, net_generation_mw=demand + 123)
+    grid, warnings = site_terms.grid_of(read_spec(spec_file(tmp_path, f'hours = "{name}"')).site)
+    assert grid.authority_caps["ERCO"] == pytest.approx(123 * MW) and warnings == ("site.hours: the hours bound ERCO",)
+
+
+@pytest.mark.parametrize(
+    ("hours", "columns"),
+    [
+        (8800, {"demand_mw": 4e4}),
+        (8800, {"net_generation_mw": 4e4}),
+        (8700, {"demand_mw": 4e4, "net_generation_mw": 4e4}),
+    ],
+)
+def test_hours_that_bound_no_authority_are_refused(tmp_path, hours, columns):
+    own_hours(tmp_path, "hours.csv", hours, **columns)
+    told, message = [], "no authority has a year of hours of both demand and generation: give more files"
+    with pytest.raises(ValueError, match=rf"site\.hours: {message}"):
+        plan(spec_file(tmp_path, 'hours = "hours.csv"'), told.append)
+    assert told == []
+
+
+def test_hours_say_which_authorities_they_bound(tmp_path):
+    short = hours_file(tmp_path, "PJM", name="EIA930_BALANCE_2023_Jul_Dec.csv")
+    text = (tmp_path / short).read_text().splitlines()
+    (tmp_path / short).write_text("\n".join(text[:5000]))
+    site = read_spec(spec_file(tmp_path, f'hours = ["{hours_file(tmp_path)}", "{short}"]')).site
+    few = "the others have less than a year of hours with both demand and generation"
+    assert site_terms.grid_of(site)[1] == (f"site.hours: the hours bound ERCO; {few}",)
 
 
 @pytest.mark.parametrize(

@@ -48,15 +48,15 @@ class Shared:
             self._designs[key] = Designs(case)
         return self._designs[key]
 
-    def site(self, spec: SiteSpec, demand_w: float) -> "PowerPlaces":
-        """Places for a demand."""
+    def site(self, spec: SiteSpec, drawn_w: float) -> "PowerPlaces":
+        """Places for what a plan draws [W]."""
         from railcore.planner.power_places import (
             power_places_of,  # only where there is one: it takes a third of a second
         )
 
-        key = spec.model_dump_json(), demand_w
+        key = spec.model_dump_json(), drawn_w
         if key not in self._sites:
-            self._sites[key] = power_places_of(spec, demand_w)
+            self._sites[key] = power_places_of(spec, drawn_w)
         return self._sites[key]
 
 

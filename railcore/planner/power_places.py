@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from railcore.catalog.units import show
 from railcore.planner.site_terms import area_of, flexible_power_w, grid_of, in_words_of_the_spec
 from railcore.planner.spec import SiteSpec
 from railcore.siting.places import FoundPlaces, find_places
@@ -19,19 +20,21 @@ _SHOWN = 3  # places, of which the first is the plan's
 class PowerPlaces:
     """Places for a demand [W]. note: why there are none; then `places` is None.
 
+    drawn_w: what the plan draws [W]; demand_w is more where the spec asks for it.
     grid_name: says whether the grid is synthetic, and which tables are one's own.
     places: the best one and others that have the demand alone, or those that share it.
     usd_per_J, carbon_kg_per_J: of energy at the plan's place, or by what each of several carries; None where unknown.
-    file_warnings: what the files of one's own grid leave out.
+    spec_warnings: what the files of one's own grid leave out, and a demand of the spec that is below what is drawn.
     """
 
     demand_w: float
+    drawn_w: float
     grid_name: str
     places: FoundPlaces | None = None
     note: str = ""
     usd_per_J: float | None = None
     carbon_kg_per_J: float | None = None
-    file_warnings: tuple[str, ...] = ()
+    spec_warnings: tuple[str, ...] = ()
 
     @property
     def table(self) -> pd.DataFrame:
@@ -53,14 +56,16 @@ class PowerPlaces:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is odd about the places and the files of the grid; that the demand is small a plan knows."""
+        """What is odd about the places and the spec's demand and files; that the demand is small a plan knows."""
         small, texts = demand_warnings(self.demand_w), () if self.places is None else self.places.warnings
-        return (*self.file_warnings, *(text for text in texts if text not in small))
+        return (*self.spec_warnings, *(text for text in texts if text not in small))
 
 
-def power_places_of(spec: SiteSpec, demand_w: float) -> PowerPlaces:
-    """The best places for a demand [W]; where there is none, a note says why."""
-    grid, warnings = grid_of(spec)
+def power_places_of(spec: SiteSpec, drawn_w: float) -> PowerPlaces:
+    """The best places for what a plan draws [W], or for more where the spec asks; a note says why there are none."""
+    demand_w, (grid, warnings) = max(drawn_w, spec.demand or 0.0), grid_of(spec)
+    if spec.demand is not None and spec.demand < drawn_w:
+        warnings += (_less_words(spec.demand, drawn_w),)
     terms: dict[str, Any] = {
         "rule": spec.rule or HEADROOM,
         "area": area_of(spec),
@@ -73,10 +78,16 @@ def power_places_of(spec: SiteSpec, demand_w: float) -> PowerPlaces:
             places = find_split(grid, demand_w, spec.radius, spec.places, **terms)
     except ValueError as error:
         note = f"site: {in_words_of_the_spec(str(error))}"
-        return PowerPlaces(demand_w, grid.name, note=note, file_warnings=warnings)
-    found = PowerPlaces(demand_w, grid.name, places, file_warnings=warnings)
+        return PowerPlaces(demand_w, drawn_w, grid.name, note=note, spec_warnings=warnings)
+    found = PowerPlaces(demand_w, drawn_w, grid.name, places, spec_warnings=warnings)
     usd, carbon = (weighted_mean(found.chosen, name) for name in ("usd_per_J", "carbon_kg_per_J"))
     return replace(found, usd_per_J=usd, carbon_kg_per_J=carbon)
+
+
+def _less_words(asked_w: float, drawn_w: float) -> str:
+    """That the spec asks for less power than the plan draws [W], and what to do."""
+    asked, drawn = (show(power_w, "W", 4) for power_w in (asked_w, drawn_w))
+    return f"site.demand is {asked}, but the plan draws {drawn}, which counts: give more, or leave it out"
 
 
 def weighted_mean(places: pd.DataFrame, column: str) -> float | None:

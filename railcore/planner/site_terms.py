@@ -79,17 +79,26 @@ def _own_grid(of_plants: _Files, of_lines: _Files, of_hours: _Files) -> tuple[Po
         grid = grid.with_lines(_read("site.lines", line_table, of_lines))
     if of_hours:
         series = _read("site.hours", balance_series, of_hours)
-        grid = replace(grid, authority_caps=authority_caps(series))
-        warnings.append(f"site.hours: {_bounded_words(series)}")
+        with _blamed("site.hours"):
+            bounded = _bounded(series)
+            grid = replace(grid, authority_caps=authority_caps(series))
+        warnings.append(f"site.hours: {_bounded_words(series, bounded)}")
     return grid, tuple(warnings)
 
 
-def _bounded_words(series: pd.DataFrame) -> str:
+def _bounded(series: pd.DataFrame) -> list[str]:
+    """Codes of authorities that hours bound. Raises ValueError where they bound none."""
+    if (bounds := bounds_of_hours(series)).empty:
+        raise ValueError("no authority has a year of hours of both demand and generation: give more files")
+    return sorted(bounds.index)
+
+
+def _bounded_words(series: pd.DataFrame, bounded: list[str]) -> str:
     """Which authorities the hours bound."""
-    codes, bounded = set(series["authority"].astype(str)), sorted(bounds_of_hours(series).index)
+    codes = set(series["authority"].astype(str))
     many = ", ".join(bounded) if len(bounded) <= _MOST_LISTED else f"{len(bounded)} of {len(codes)} authorities"
     few = "; the others have less than a year of hours with both demand and generation"
-    return f"the hours bound {many or 'no authority'}" + (few if len(bounded) < len(codes) else "")
+    return f"the hours bound {many}" + (few if len(bounded) < len(codes) else "")
 
 
 def _read(key: str, read: Callable[..., pd.DataFrame], of_files: _Files) -> pd.DataFrame:

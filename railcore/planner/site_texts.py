@@ -11,20 +11,24 @@ from railcore.planner.result import Plan
 
 if TYPE_CHECKING:
     from railcore.planner.power_places import PowerPlaces
+    from railcore.siting.areas import Area
 
 _LEAST_MOVE = 5e-5  # share of the cost below which a site does not move it
 
 
 def site_sentences(plan: Plan) -> list[str]:
-    """The plan's place and what its electricity does to the cost, in a line; none without a place."""
+    """The plan's demand, place, what its electricity does to the cost and where was searched, in a line.
+
+    None without a place.
+    """
     site = plan.site
     if site is None or site.places is None:
         return []
     if site.places.split is None:
-        text = f"Site: {_place(site.table.iloc[0], False)}"
+        text = _place(site.table.iloc[0], False)
     else:
         shares = "; ".join(_place(row, True) for _, row in site.chosen.iterrows())
-        text = f"Site: {counted(len(site.chosen), 'places')} share {show(site.demand_w, 'W', 4)}: {shares}"
+        text = f"{counted(len(site.chosen), 'places')} share it: {shares}"
     others = ""
     if len(plan.site_costs) > 1 and plan.spec.operation.electricity is None:
         listed = (f"{row.place}, {_change(row.moved_share)}" for row in plan.site_costs.iloc[1:].itertuples())
@@ -32,7 +36,20 @@ def site_sentences(plan: Plan) -> list[str]:
     moved = f" {_moved(plan)}" if len(plan.site_costs) else ""
     share = plan.spec.site.flexible if plan.spec.site else 0.0
     gives = f" The datacenter gives way for {number(100 * share, 3)}% of a year's energy." if share else ""
-    return [f"{text}.{gives}{moved}{others} Grid: {site.grid_name}."]
+    line = f"Site: needs {_needed(site)}: {text}.{gives}{moved}{others}"
+    return [f"{line} Searched: places {_searched(site.places.area)}. Grid: {site.grid_name}."]
+
+
+def _needed(site: "PowerPlaces") -> str:
+    """The demand, and what the plan draws where that is less."""
+    drawn = f" (the plan draws {show(site.drawn_w, 'W', 4)})" if site.drawn_w < site.demand_w else ""
+    return f"{show(site.demand_w, 'W', 4)}{drawn}"
+
+
+def _searched(area: "Area") -> str:
+    """Where places were searched."""
+    anywhere = area.near is None and not area.states and not area.authorities
+    return ", ".join([*["in the whole country"] * anywhere, *area.words])
 
 
 def _place(row: pd.Series, shares: bool) -> str:

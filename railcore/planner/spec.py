@@ -427,6 +427,7 @@ class SiteSpec(SpecSection):
     people_within: Distance = Field("50 km", validate_default=True, description="in which they are counted")
     radius: Distance = Field("75 km", validate_default=True, description="within which plants feed a place")
     places: Count = Field(1, description="that share the demand; of 1 the best three are shown")
+    demand: Power | None = Field(None, description='power of the place, such as "1 GW"; at least what the plan draws')
     rule: Rule | None = Field(None, description="which power counts; by default what is left after others' use")
     flexible: Annotated[Number, Field(ge=0, lt=1)] = Field(
         0.0, description='share of a year\'s energy that the datacenter may give way, such as "1%"'
@@ -436,7 +437,7 @@ class SiteSpec(SpecSection):
     )
     lines: OwnTable | None = Field(None, description="your own, a CSV beside the spec: lat, lon, lat_to, lon_to, mw")
     hours: Annotated[list[OwnTable], BeforeValidator(_as_list)] = Field(
-        [], description="EIA-930's BALANCE files, beside the spec, which bound each authority"
+        [], description="which bound each authority, beside the spec: EIA-930's BALANCE files, or tables of your own"
     )
 
 
