@@ -5,11 +5,12 @@ a window is not at hand, only L, the capacity C and the bound D <= C - max L can
 authority generates no more than the net summer capacity of the plants that are counted as its own.
 Source: flops2024, section 2 and Table 1 (no equation number).
 
-At the hour of largest demand wind and sun give a part of their capacity. What an authority has to spare then is at most
-sum of k c - max L, with capacity c and peak credit k of each fuel (catalog family fuels, `peak_credit`). Storage, imports
-and the reserve that an authority must keep are not in it.
+At the hour of largest demand wind and sun give a part of their capacity. What an authority has to spare then is at
+most sum of k c - max L, with capacity c and peak credit k of each fuel (catalog family fuels, `peak_credit`). Storage,
+imports and the reserve that an authority must keep are not in it.
 """
 
+from collections.abc import Mapping
 from functools import cache
 
 import pandas as pd
@@ -19,8 +20,9 @@ from railcore.catalog import files, units
 from railcore.siting import eia
 from railcore.siting.hours import disposable_power
 
-_LEAST_HOURS = 8760  # a year
-_KINDS = {"firm": "gas", "solar": "solar", "wind": "wind"}  # of capacity in the file, by a fuel that has its credit
+# of capacity in the file: a fuel that has the credit of each
+_KINDS = {"firm": "gas", "solar": "solar", "wind": "wind"}
+_LEAST_HOURS = 0.9 * 8760  # of a year: a few may be blank
 
 
 @cache
@@ -29,7 +31,8 @@ def authority_table() -> pd.DataFrame:
 
     Columns authority, name, region, interconnect, peak_demand_raw_w and peak_demand_clean_w (largest hourly demand in
     the window, as reported and without spikes), capacity_w (net summer), bound_w = capacity_w - peak_demand_clean_w,
-    bound_rank (1 is largest), credited_w (capacity that counts at the peak), window, capacity_as_of. NaN where an authority reported no demand.
+    bound_rank (1 is largest), credited_w (capacity that counts at the peak), window, capacity_as_of.
+    NaN where an authority reported no demand.
     Source: data/grid/balancing_authorities.csv and authorities.csv.
     """
     read = pd.read_csv(files.data("grid/balancing_authorities.csv"), keep_default_na=False, na_values=[""])
@@ -41,7 +44,9 @@ def authority_table() -> pd.DataFrame:
         .join(about[["name", "region", "interconnect"]], on="authority")
         .assign(**{name: peak.where(peak > 0) for name, peak in peaks.items()})
         .assign(capacity_w=read["net_summer_capacity_mw"] * units.MW)
-        .assign(credited_w=sum(_peak_credit(fuel) * read[f"{kind}_mw"] for kind, fuel in _KINDS.items()) * units.MW)
+        .assign(
+            credited_w=sum(_peak_credit(fuel) * read[f"{kind}_mw"] for kind, fuel in _KINDS.items()) * units.MW
+        )
     )
     result["bound_w"] = result["capacity_w"] - result["peak_demand_clean_w"]
     result["bound_rank"] = result["bound_w"].rank(ascending=False, method="min").astype("Int64")
@@ -71,7 +76,7 @@ def credited_capacity_w(plants: pd.DataFrame) -> pd.Series:
 
 
 def authority_caps(series: pd.DataFrame | None = None, plants: pd.DataFrame | None = None) -> dict[str, float]:
-    """Bound on the power that each authority has to spare [W] by code, at least 0: for `PowerGrid.authority_caps`.
+    """Bound on the power that each authority has to spare [W] by code, below 0 where it lacks power at its peak.
 
     Sum of k c - max L, as in the module's text. series: hours, as `balance_series` gives them, which bound the
     authorities of `bounds_of_hours`, and the capacity does where that is less. plants: of your own, whose capacity
@@ -88,31 +93,33 @@ def authority_caps(series: pd.DataFrame | None = None, plants: pd.DataFrame | No
         of_hours = bounds_of_hours(series)
         if of_hours.empty:
             raise ValueError(
-                "series bounds no authority: none has a year of hours of both demand and generation; give more hours"
+                "series bounds no authority: none has a year of hours of both demand and generation; give more files"
             )
         bounds = pd.concat([of_hours, bounds]).groupby(level=0).min()
-    return bounds.clip(lower=0.0).to_dict()
+    return bounds.to_dict()
 
 
 def bounds_of_hours(series: pd.DataFrame) -> pd.Series:
     """Disposable power max G - max L of hours, without spikes [W], by authority.
 
-    Only of authorities with a year or more of hours of both demand and generation: fewer may lack the peak. series: as
-    `balance_series` gives it.
+    Only of authorities with nine tenths of a year or more in hours of both demand and generation: fewer may lack the
+    peak. series: as `balance_series` gives it.
     """
     by_hours = disposable_power(series).set_index("authority")
     whole = (by_hours["note"] == "") & (by_hours["matching_hours"] >= _LEAST_HOURS)
     return by_hours.loc[whole, "disposable_clean_w"].dropna()
 
 
-def bound_words(own_caps: bool = False, own_plants: bool = False) -> str:
-    """What the bounds of authorities are, in words: a grid's own, of its own plants, or those of public statistics."""
-    if own_caps:
-        return "the bounds of authorities that the grid was given, such as generation less demand of its hours"
+def bound_words(own_caps: Mapping[str, float] | None = None, own_plants: bool = False) -> str:
+    """A sentence on the bounds of authorities. own_caps: `PowerGrid.authority_caps`; own_plants: of the grid."""
+    if own_caps is not None and not own_caps:
+        return "no place is bounded by its balancing authority: the grid was given no bounds"
     first, last = authority_table()["window"].iloc[0].split("/")
     as_of = "of your own" if own_plants else authority_table()["capacity_as_of"].iloc[0]
     wind, solar = (f"{_peak_credit(fuel):.0%}" for fuel in ("wind", "solar"))
+    of_these = f"; given with the grid for {units.counted(len(own_caps), 'authorities')}" if own_caps else ""
     return (
-        f"capacity of its plants ({as_of}; of wind {wind} and of sun {solar} count, no storage, no imports) less its "
-        f"largest hour of demand ({first} to {last}), without the reserve that it must keep"
+        f"no place has more than its balancing authority, where a bound is known: capacity of its plants ({as_of}; of "
+        f"wind {wind} and of sun {solar} count, no storage, no imports) less its largest hour of demand ({first} to "
+        f"{last}), without the reserve that it must keep{of_these}"
     )

@@ -16,8 +16,9 @@ from scipy.spatial import cKDTree
 
 from railcore import catalog
 from railcore.catalog import files, units
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import checked, si
 from railcore.network.globe import great_circle_distance, unit_vectors
+from railcore.siting import eia
 from railcore.siting.geometry import inside_rings
 
 _EMBEDDED_NAME = "synthetic grid, drawn from public statistics of about 2016 to 2020"
@@ -53,7 +54,7 @@ class PowerGrid:
     substations: one row each.
     loads: in cells of 0.1 degree.
     authority_caps: bounds of balancing authorities of your own by code [W], such as from hours
-        (`authorities.authority_caps`); None for those that public statistics give.
+        (`authorities.authority_caps`), laid over those of public statistics; infinite frees one, {} all.
     own: which tables are your own; `with_plants` and `with_lines` say it, and the name has it.
 
     Columns are at least `REQUIRED_COLUMNS`; largest_unit_w is NaN where it is unknown.
@@ -80,6 +81,15 @@ class PowerGrid:
                     raise ValueError(f"{kind} of grid {self.name!r} have {column} below 0 or none: give 0 W or more")
             if "latitude" in table and not (table["latitude"].abs().le(90) & table["longitude"].abs().le(180)).all():
                 raise ValueError(f"{kind} of grid {self.name!r} have places off the Earth: give degrees")
+        caps = {code: si(f"authority_caps[{code!r}]", cap, "2 GW") for code, cap in (self.authority_caps or {}).items()}
+        if self.authority_caps is not None:
+            object.__setattr__(self, "authority_caps", caps)
+        for code, cap in caps.items():
+            if np.isnan(float(cap)):
+                raise ValueError(f"authority_caps[{code!r}] is {cap!r}: give watts, such as 2e9")
+        known = {*eia.authority_codes(), *self.plants["authority"].dropna()}
+        if unknown := sorted(set(caps) - known):
+            raise catalog.UnknownName("authority_caps: balancing authority", unknown[0], sorted(known))
         if stray := sorted(set(self.plants["fuel"]) - set(catalog.names("fuels"))):
             raise catalog.UnknownName("fuel", stray[0], catalog.names("fuels"))
         ends = set(self.lines["from_sub"]) | set(self.lines["to_sub"])

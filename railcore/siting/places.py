@@ -26,7 +26,6 @@ from railcore.siting.rules import (
 )
 from railcore.siting.split_terms import Split
 
-
 _ALL = 0.995  # share of a place's power from which one authority has all
 
 
@@ -106,8 +105,7 @@ class FoundPlaces:
         return [
             f"grid: {grid.name}",
             f"rule {self.rule!r}: {RULES[self.rule].meaning}",
-            "no place has more than its balancing authority: "
-            + bound_words(grid.authority_caps is not None, "plants" in grid.own),
+            bound_words(grid.authority_caps, "plants" in grid.own),
             *self._flexible_words,
             f"it ignores {self.ignores}",
         ]
@@ -171,7 +169,13 @@ def _texts(values: pd.Series, text: Callable[[float], str]) -> pd.Series:
 
 
 def place_table(
-    points: MapPoints, power: AvailablePower, chosen: np.ndarray, carried_w: np.ndarray, area: Area, survey: Survey
+    points: MapPoints,
+    power: AvailablePower,
+    chosen: np.ndarray,
+    carried_w: np.ndarray,
+    area: Area,
+    survey: Survey,
+    flexible_w: Mapping[str, float] | None = None,
 ) -> pd.DataFrame:
     """What is known of each chosen point.
 
@@ -181,20 +185,21 @@ def place_table(
         All points, and the power that may be had at them.
     chosen, carried_w
         Indices of the places, and what each carries [W].
-    area, survey
+    area, survey, flexible_w
         That were asked.
 
     Returns
     -------
-    A row for each place: place (index), name (nearest city), state, latitude, longitude, authority, authority_share (of the
-    plants' power), interconnect, radius_m, power_w (that it carries), available_w, limit (what decided it), headroom_w (by the default rule, NaN
-    where units are unknown), distance_m (to the asked city, else NaN), usd_per_J (that industry paid in the state),
+    A row for each place: place (index), name (nearest city), state, latitude, longitude, authority, authority_share (of
+    the plants' power), interconnect, radius_m, power_w (that it carries), available_w, limit (what decided it),
+    headroom_w (by the default rule, NaN where units are unknown), distance_m (to the asked city, else NaN), usd_per_J
+    (that industry paid in the state),
     carbon_kg_per_J (of idle plants), lines_w (that cross the circle), fuels (of all plants within it, by power).
     """
     here = points[chosen]
     state = state_of(here.latitude, here.longitude)
     known = not np.isnan(here.supply.largest_unit_w).any()
-    headroom_w = survey.power(here, HEADROOM).power_w if known else np.nan
+    headroom_w = survey.power(here, HEADROOM, flexible_w).power_w if known else np.nan
     return pd.DataFrame(
         {
             "place": chosen,
@@ -298,7 +303,7 @@ def find_places(
     --------
     >>> import railcore as rc
     >>> ohio = rc.Area(states=["OH"])
-    >>> places = rc.find_places(rc.load_grid(), "500 MW", "75 km", area=ohio, k=2)
+    >>> places = rc.find_places(rc.load_grid(), "500 MW", "75 km", "installed", 2, ohio)
     >>> places.places[["name", "authority"]].to_dict("list")
     {'name': ['48 km W of Lorain, OH', '24 km SW of Toledo, OH'], 'authority': ['PJM', 'PJM']}
     """
@@ -310,7 +315,7 @@ def find_places(
     spare, far = power.power_w[enough], area.distance_m(points.latitude[enough], points.longitude[enough])
     order = enough[np.argsort(np.rint(-spare if area.near is None else far), kind="stable")]  # by watts, metres
     chosen = _distinct(points, order, k, radius_m if apart_m is None else apart_m)
-    table = place_table(points, power, chosen, np.full(len(chosen), demand_w), area, survey)
+    table = place_table(points, power, chosen, np.full(len(chosen), demand_w), area, survey, flexible_w)
     warnings = place_warnings(demand_w, table, power, rule)
     return FoundPlaces(demand_w, rule, area, points, table, None, pd.DataFrame(), warnings, flexible_w or {})
 

@@ -9,7 +9,8 @@ so that a circle does not count plants and cut off the city that they serve.
 A datacenter that gives way in hours of high load may have more. With the limit C of an authority, its load L and the
 datacenter's power X = (C - max L) + y, the energy that gives way is sum of max(0, L - max L + y) over the hours. With
 y = h, the power that may be added to max L at a share of its own energy, that share of X is not exceeded, because
-X >= h: the bound + h is safe. Of the load near a place the part h / max L counts no more.
+X >= h: the bound + h is safe where the bound is 0 or more, and nothing is gained where it is less. Of the load near a
+place the part h / max L counts no more, where the plants carry it all.
 
 Source: the rules are readings of flops2024, section 2, which asks for spare capacity without a formula; "headroom" and
 the bound are ours.
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from railcore.catalog import UnknownName
+from railcore.catalog import UnknownName, checks
 from railcore.catalog.checks import Floats
 from railcore.catalog.units import MW, show
 from railcore.siting.authorities import authority_caps as published_caps
@@ -99,8 +100,8 @@ RULES = {
     ),
 }
 IGNORED_BY_ALL = (
-    "requests before yours for connection, growth of load, planned closures, forced outages, gas pipelines, lines inside "
-    "the radius, contracts of the plants, land and permits"
+    "requests before yours for connection, growth of load, planned closures, forced outages, gas pipelines, lines "
+    "inside the radius, contracts of the plants, land and permits"
 )
 _LEAST_DEMAND_W = 1e6  # less than any datacenter of these models draws
 
@@ -237,8 +238,8 @@ def available_power(
     rule, most_coal, reserve
         As in `power_by_rule_w`.
     authority_caps
-        Bound of each authority by code [W], by default those of the points' grid; {} for none. An authority without one
-        is not bounded.
+        Bounds of authorities of your own by code [W], laid over the others, by default those of the points' grid; {}
+        for no bounds at all. An authority without one is not bounded.
     flexible_w
         What a datacenter that gives way gains, by authority [W], as in the module's text; nothing by default.
 
@@ -252,15 +253,21 @@ def available_power(
         As in `power_by_rule_w`.
     """
     authority, flexible_w = points.most_of("authority"), flexible_w or {}
+    for code, power_w in flexible_w.items():
+        checks.at_least(f"flexible_w[{code!r}]", power_w)
     supply = _with_flexible_load(points.supply, authority, flexible_w)
     by_rule_w = power_by_rule_w(supply, rule, most_coal, reserve)
-    caps = _caps_of_grid(points.grid) if authority_caps is None else authority_caps
-    here = {code: caps[code] + flexible_w.get(code, 0.0) for code in np.unique(authority).tolist() if code in caps}
+    caps = _caps(points.grid, points.grid.authority_caps if authority_caps is None else authority_caps)
+    here = {
+        code: caps[code] + flexible_w.get(code, 0.0) if caps[code] >= 0 else 0.0
+        for code in np.unique(authority).tolist()
+        if code in caps
+    }
     bound_w = np.array([here.get(code, np.inf) for code in authority.tolist()], float)
     limit = _limit(points, supply, rule)
     if rule == HEADROOM:
-        left_w = points.firm_within_w(WIDER) - points.load_within_w(WIDER) * _share_of_load(authority, flexible_w)
-        wider_w = np.maximum(left_w - supply.largest_firm_unit_w, 0.0)
+        firm_w, load_w = points.firm_within_w(WIDER) - supply.largest_firm_unit_w, points.load_within_w(WIDER)
+        wider_w = np.maximum(firm_w - _load_that_counts_w(firm_w, load_w, authority, flexible_w), 0.0)
         limit = np.where(by_rule_w <= wider_w, limit, f"load within {show(WIDER * points.radius_m, 'm')}")
         by_rule_w = np.minimum(by_rule_w, wider_w)
     limit = np.where(by_rule_w <= bound_w, limit, np.char.add("bound of ", authority)).astype(object)
@@ -277,23 +284,28 @@ def available_power(
     )
 
 
-def _caps_of_grid(grid: PowerGrid) -> Mapping[str, float]:
-    """Bounds of authorities: the grid's own, else of its own plants, else those of public statistics."""
-    if grid.authority_caps is not None:
-        return grid.authority_caps
-    return published_caps(plants=grid.plants if "plants" in grid.own else None)
+def _caps(grid: PowerGrid, given: Mapping[str, float] | None) -> Mapping[str, float]:
+    """Bounds of authorities: those given over those of the grid's own plants or of public statistics; none for {}."""
+    if given is not None and not given:
+        return {}
+    return {**published_caps(plants=grid.plants if "plants" in grid.own else None), **(given or {})}
 
 
 def _with_flexible_load(supply: Supply, authority: np.ndarray, flexible_w: Mapping[str, float]) -> Supply:
     """Supply at points with the load that counts."""
-    return replace(supply, load_w=supply.load_w * _share_of_load(authority, flexible_w)) if flexible_w else supply
+    firm_w = supply.firm_w - supply.largest_firm_unit_w
+    return replace(supply, load_w=_load_that_counts_w(firm_w, supply.load_w, authority, flexible_w))
 
 
-def _share_of_load(authority: np.ndarray, flexible_w: Mapping[str, float]) -> Floats:
-    """Share of the load that counts at points: 1 - h / max L of their authorities, 1 where one is not known."""
+def _load_that_counts_w(
+    firm_w: Floats, load_w: Floats, authority: np.ndarray, flexible_w: Mapping[str, float]
+) -> Floats:
+    """Load near points that counts [W]: l (1 - h / max L) of their authorities, where firm power carries all of l."""
+    if not flexible_w:
+        return load_w
     peak_w = authority_table().set_index("authority")["peak_demand_clean_w"].dropna()
     part = {code: max(1 - flexible_w.get(code, 0.0) / peak, 0.0) for code, peak in peak_w.items()}
-    return np.array([part.get(code, 1.0) for code in authority.tolist()])
+    return load_w * np.where(firm_w >= load_w, [part.get(code, 1.0) for code in authority.tolist()], 1.0)
 
 
 def _limit(points: MapPoints, supply: Supply, rule: str) -> np.ndarray:

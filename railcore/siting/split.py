@@ -68,7 +68,8 @@ def best_split(
         power_w=split_terms.allocated_w(power[places]),
         usable_w=usable[places],
         longest_m=diameter_m(power, places),
-        spare_w=replace(power, power_w=usable, authority_caps=split_terms.authority_caps).together_w(places) - demand_w,
+        spare_w=replace(power, power_w=usable, authority_caps=split_terms.authority_caps).together_w(places)
+        - split_terms.demand_w,
         with_power=int((usable > 0).sum()),
         strong_enough=enough,
         undominated=len(kept),
@@ -174,7 +175,7 @@ def find_split(
     >>> west = rc.Area(states=["WA", "OR", "CA"])
     >>> split = rc.find_split(rc.load_grid(), "2 GW", "75 km", area=west)
     >>> split.places[["name", "authority"]].to_dict("list")
-    {'name': ['25 km N of Ventura, CA', '68 km W of Delano, CA'], 'authority': ['CISO', 'CISO']}
+    {'name': ['89 km SW of Olympia, WA', 'Woodland, CA'], 'authority': ['BPAT', 'CISO']}
     """
     arguments = {*signature(find_split).parameters, *(term.name for term in fields(SplitTerms))} - {"terms"}
     if stray := [name for name in terms if name not in arguments]:
@@ -190,7 +191,7 @@ def find_split(
     except NoPlaces as error:
         here = f"; searched: {units.counted(len(points), 'points')} {', '.join(area.words)}"
         raise NoPlaces(f"{error}{here if area.words else ''}") from None
-    table = place_table(points, power, split.places, split.power_w, area, survey)
+    table = place_table(points, power, split.places, split.power_w, area, survey, flexible_w)
     names = table["name"].to_numpy()[index_pairs(range(len(table)))].reshape(-1, 2).T
     ways = pairwise_links(points, split.places.tolist()).assign(name=names[0], name_to=names[1])
     warnings = place_warnings(demand_w, table, power, rule)

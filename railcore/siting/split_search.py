@@ -203,7 +203,8 @@ class CliqueSearch:
         self.cap_groups = [bits_of(constraints.cap_group == number) for number in range(len(constraints.cap_w))]
         self.demand_w = constraints.demand_w * (1 - 1e-12)
         self.usable_w = constraints.power.power_w.tolist()
-        self.any_feed = bool(min(self.usable_w) * self.k >= self.demand_w)  # every allowed set has the demand
+        even = constraints.even or not constraints.cap_w  # else places of an authority may share too small a cap
+        self.any_feed = even and bool(min(self.usable_w) * self.k >= self.demand_w)  # every allowed set has the demand
 
     def connect(self, edges: np.ndarray) -> None:
         """Take these pairs as the graph, less points that have too few neighbours."""
@@ -390,7 +391,7 @@ def nearest_places(constraints: SplitConstraints, upper_m: float) -> list[int]:
         some = np.array(sorted([a, b, *members_of(common)], key=lambda one: -usable[one]))
         if usable[some[: constraints.k]].sum() > best[0]:
             places = some[strongest_places(constraints[some], reach_m=reach_m) or []]
-            best = max(best, (constraints.power_w(places), places.tolist()), key=lambda weighed: weighed[0])
+            best = max(best, (constraints.power_w(places.tolist()), places.tolist()), key=lambda weighed: weighed[0])
     return best[1]
 
 

@@ -95,6 +95,7 @@ class SplitConstraints:
     separation_m: least distance between two.
     cap_group: number of each point's capped authority, -1 for none.
     cap_w, most_places: most power [W] and places of each such group.
+    even: every place carries an even part, so that most_places are all that caps ask.
     """
 
     power: AvailablePower
@@ -104,6 +105,7 @@ class SplitConstraints:
     cap_group: np.ndarray
     cap_w: Sequence[float]
     most_places: Sequence[int]
+    even: bool
 
     def power_w(self, chosen: Sequence[int]) -> float:
         """Power that places can have together: sum over capped authorities of min(cap, their usable), and the rest."""
@@ -176,7 +178,8 @@ class SplitTerms:
         ]
         group = pd.Index(list(caps)).get_indexer(power.authority)  # -1 for those without a cap
         cap_w, separation_m = list(caps.values()), self.least_separation_m
-        return SplitConstraints(power, self.k, self.demand_w, separation_m, group, cap_w, most)
+        even = self.least_share == 1
+        return SplitConstraints(power, self.k, self.demand_w, separation_m, group, cap_w, most, even)
 
     def allocated_w(self, power: AvailablePower) -> np.ndarray:
         """Power that each chosen place carries [W]: x_i = l + f (v_i - l).
