@@ -65,9 +65,9 @@ def test_lines_given_back_to_the_grid_that_has_them_change_no_power():
 
 def test_the_name_says_which_tables_are_ones_own_and_that_the_rest_is_synthetic():
     plants, lines = EMBEDDED.plants, table()
-    assert EMBEDDED.with_lines(lines).name == f"{EMBEDDED.name}, with lines of your own"
+    assert EMBEDDED.with_lines(lines).name == f"lines of your own, plants and loads: {EMBEDDED.name}"
     both = EMBEDDED.with_plants(plants).with_lines(lines)
-    assert both.name == f"{EMBEDDED.name}, with plants and lines of your own" and "synthetic" in both.name
+    assert both.name == f"plants and lines of your own, loads: {EMBEDDED.name}" and "synthetic" in both.name
     assert both.with_lines(lines).with_plants(plants).name == both.name
 
 

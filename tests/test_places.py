@@ -219,8 +219,8 @@ def test_a_price_is_that_of_the_state(us):
     [
         (1 * MW, 50 * km, None, 40),
         (2 * GW, 75 * km, None, 12),
-        (1 * GW, 100 * km, "Chicago", 50),
-        (200 * MW, 50 * km, (45.6, -121.1), 6),
+        (500 * MW, 100 * km, "Chicago", 50),
+        (50 * MW, 50 * km, (45.6, -121.1), 6),
     ],
 )
 def test_a_list_has_the_best_of_all_points_that_are_apart(us, demand_w, radius_m, near, k):
@@ -323,6 +323,8 @@ def test_no_city_is_found_whose_load_leaves_nothing():
 
 def test_where_no_point_has_any_power_a_refusal_says_so():
     weak = replace(gas_grid(), lines=gas_grid().lines.assign(power_w=0.0))
-    with pytest.raises(NoPlaces, match="no place has 1 GW: no point has any power to offer; lower the demand"):
+    with pytest.raises(
+        NoPlaces, match=r"no place has 1 GW: nothing is left at any point, limited by: .*; lower the demand"
+    ):
         find(weak, 1 * GW, 30 * km, "installed")
     assert len(find(weak, 1 * GW, 30 * km, "installed", survey=Survey(2.0, reserve="none")).places) == 5

@@ -21,7 +21,7 @@ from railcore.planner.spec_reading import read_spec
 from railcore.planner.sweep_chunk import planned_chunk
 from railcore.planner.sweep_grid import sweep_points
 from railcore.siting.areas import Area
-from railcore.siting.authorities import authority_table
+from railcore.siting.authorities import authority_caps
 from railcore.siting.grid import load_grid
 from railcore.siting.places import find_places
 from railcore.siting.split import find_split
@@ -266,15 +266,15 @@ def test_plants_lines_and_hours_of_ones_own_stand_beside_the_spec(tmp_path):
     planned = plan(spec_file(tmp_path, files))
     grid = planned.site.places.points.grid
     assert grid.plants["power_w"].sum() == 6000 * MW and len(grid.lines) == 1
-    assert planned.site.grid_name == grid.name == f"{NAME}, with plants and lines of your own"
+    assert planned.site.grid_name == grid.name == f"plants and lines of your own, loads: {NAME}"
     assert any(text.startswith("site.plants: left out: 1 row of storage, 500 MW") for text in planned.warnings)
     assert "- site.plants: left out: 1 row of storage, 500 MW" in str(planned)
     first = planned.site.table.iloc[0]
     assert first["limit"] == "bound of ERCO" and first["available_w"] == pytest.approx(300 * MW)
     assert any("the bounds of authorities that the grid was given" in note for note in section(planned)["notes"])
     for told in (str(planned), section(planned)["places"]["caption"]):
-        assert f"Grid: {NAME}, with plants and lines of your own" in told
-    assert f"Grid: {NAME}, with plants and lines of your own." in planned.document(draws=False)["risks"][-1]
+        assert f"Grid: plants and lines of your own, loads: {NAME}" in told
+    assert f"Grid: plants and lines of your own, loads: {NAME}." in planned.document(draws=False)["risks"][-1]
     assert "plants.csv" in [row[1] for row in section(planned, "assumptions")["tables"][0]["rows"]]
 
 
@@ -282,7 +282,7 @@ def test_a_table_that_is_left_out_stays_that_of_the_synthetic_grid(tmp_path):
     (tmp_path / "plants.csv").write_text(OWN_PLANTS)
     site = read_spec(spec_file(tmp_path, 'plants = "plants.csv"')).site
     grid, _ = site_terms.grid_of(site)
-    assert grid.lines.equals(load_grid().lines) and grid.name == f"{NAME}, with plants of your own"
+    assert grid.lines.equals(load_grid().lines) and grid.name == f"plants of your own, lines and loads: {NAME}"
     assert grid.authority_caps is None
     assert site_terms.grid_of(site)[0] is grid  # read once
 
@@ -290,7 +290,7 @@ def test_a_table_that_is_left_out_stays_that_of_the_synthetic_grid(tmp_path):
 def test_hours_bound_only_the_authorities_that_they_have(tmp_path):
     site = read_spec(spec_file(tmp_path, f'hours = "{hours_file(tmp_path, "ERCO", 123.0)}"')).site
     caps = site_terms.grid_of(site)[0].authority_caps
-    published = authority_table().set_index("authority")["bound_w"]
+    published = authority_caps()
     assert caps["ERCO"] == pytest.approx(123 * MW) and caps["PJM"] == pytest.approx(published["PJM"])
 
 
@@ -315,7 +315,7 @@ def test_hours_may_be_tables_of_ones_own(tmp_path, name):
     [
         (8800, {"demand_mw": 4e4}),
         (8800, {"net_generation_mw": 4e4}),
-        (8700, {"demand_mw": 4e4, "net_generation_mw": 4e4}),
+        (7000, {"demand_mw": 4e4, "net_generation_mw": 4e4}),
     ],
 )
 def test_hours_that_bound_no_authority_are_refused(tmp_path, hours, columns):

@@ -124,7 +124,7 @@ def test_coal_has_no_say_in_what_a_point_belongs_to():
     made = small_grid([(1, 40.0, -80.0, "gas", 1e9, 1e9), (2, 40.0, -80.0, "coal", 3e9, 1e9)])
     made = made.with_plants(made.plants.assign(authority=["PJM", "MISO"]))
     assert around(made).most_of("authority").tolist() == ["PJM"]
-    assert made.name == "small, with plants of your own"
+    assert made.name == "plants of your own, lines and loads: small"
 
 
 def test_points_grow_with_the_radius():
@@ -164,7 +164,7 @@ def test_headroom_is_the_least_of_what_two_rules_leave(seed, scale):
     """min(idle fuelled, firm - l) - u: below every other rule."""
     grid = random_grid(seed)
     supply = around(grid).supply
-    by_hand = np.minimum(supply.idle_fuelled_w, supply.firm_w - supply.load_w) - supply.largest_unit_w
+    by_hand = np.minimum(supply.idle_fuelled_w, supply.firm_w - supply.load_w) - supply.largest_firm_unit_w
     headroom = by_rule(grid, HEADROOM)
     assert headroom == pytest.approx(np.maximum(by_hand, 0).sum(), rel=1e-9, abs=1)
     assert all(headroom <= by_rule(grid, name) + 1 for name in RULES)
@@ -193,9 +193,10 @@ def test_what_decides_the_power_is_said_of_every_point():
     points = points_around(EMBEDDED, 75 * km, 1.0)
     power, caps, supply = available_power(points), authority_caps(), points.supply
     parts = {
-        "what its plants sell on average": supply.idle_fuelled_w - supply.largest_unit_w,
-        "load within 75 km": supply.firm_w - supply.largest_unit_w - supply.load_w,
-        "bound": np.array([caps.get(code, np.inf) for code in power.authority]),
+        "what its plants sell on average": supply.idle_fuelled_w - supply.largest_firm_unit_w,
+        "load within 75 km": supply.firm_w - supply.largest_firm_unit_w - supply.load_w,
+        "load within 112.5 km": points.firm_within_w(1.5) - points.load_within_w(1.5) - supply.largest_firm_unit_w,
+        "bound": np.array([max(caps.get(code, np.inf), 0.0) for code in power.authority]),
     }
     least = np.stack([*parts.values()]).min(axis=0)
     allowed = eligible(supply)
@@ -206,7 +207,7 @@ def test_what_decides_the_power_is_said_of_every_point():
             continue
         said = "bound" if limit == f"bound of {code}" else limit
         assert of_parts[list(parts).index(said)] <= max(min(of_parts), 0) + 1
-    assert {"coal, or too few lines", "bound of FPL", *list(parts)[:2]} <= set(power.limit)
+    assert {"coal, or too few lines", "bound of FPL", *list(parts)[:3]} <= set(power.limit)
     assert set(available_power(points, "installed", authority_caps={}).limit[allowed]) == {"rule 'installed'"}
 
 
@@ -215,7 +216,7 @@ def test_what_decides_the_power_is_said_of_every_point():
 
 def check_bounds(grid, step_deg: float, reserve: str) -> None:
     """No point has more than its authority by any rule; some would have, so that the bound decides."""
-    caps, bounded = authority_caps(), 0
+    caps, bounded = authority_caps(plants=grid.plants if grid.own else None), 0
     for radius in (50 * km, 75 * km, 100 * km):
         points = points_around(grid, radius, step_deg)
         with_units = not np.isnan(points.supply.largest_unit_w).any()
@@ -223,7 +224,7 @@ def check_bounds(grid, step_deg: float, reserve: str) -> None:
             if rule.needs_units and not with_units:
                 continue
             power = available_power(points, name, reserve=reserve)
-            bound = np.array([caps.get(code, np.inf) for code in power.authority.tolist()])
+            bound = np.array([max(caps.get(code, np.inf), 0.0) for code in power.authority.tolist()])
             assert (power.power_w <= bound).all()
             bounded += (power_by_rule_w(points.supply, name, reserve=reserve) > bound).sum()
             best = int(power.power_w.argmax())

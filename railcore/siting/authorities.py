@@ -44,9 +44,7 @@ def authority_table() -> pd.DataFrame:
         .join(about[["name", "region", "interconnect"]], on="authority")
         .assign(**{name: peak.where(peak > 0) for name, peak in peaks.items()})
         .assign(capacity_w=read["net_summer_capacity_mw"] * units.MW)
-        .assign(
-            credited_w=sum(_peak_credit(fuel) * read[f"{kind}_mw"] for kind, fuel in _KINDS.items()) * units.MW
-        )
+        .assign(credited_w=sum(_peak_credit(fuel) * read[f"{kind}_mw"] for kind, fuel in _KINDS.items()) * units.MW)
     )
     result["bound_w"] = result["capacity_w"] - result["peak_demand_clean_w"]
     result["bound_rank"] = result["bound_w"].rank(ascending=False, method="min").astype("Int64")

@@ -305,7 +305,7 @@ def find_places(
     >>> ohio = rc.Area(states=["OH"])
     >>> places = rc.find_places(rc.load_grid(), "500 MW", "75 km", "installed", 2, ohio)
     >>> places.places[["name", "authority"]].to_dict("list")
-    {'name': ['48 km W of Lorain, OH', '24 km SW of Toledo, OH'], 'authority': ['PJM', 'PJM']}
+    {'name': ['11 km NE of Toledo, OH', '42 km N of Hamilton, OH'], 'authority': ['PJM', 'PJM']}
     """
     points = survey.points(grid, radius_m, area)
     power = survey.power(points, rule, flexible_w)
