@@ -90,7 +90,7 @@ def test_room_counts_the_parts_that_fit_together():
 def test_caps_are_what_capacity_leaves_above_demand():
     table = authorities.authority_table().set_index("authority")
     bound = table["credited_w"] - table["peak_demand_clean_w"]
-    assert (table["credited_w"] <= table["capacity_w"] + 1e3).all()
+    assert (table["credited_w"] <= table["capacity_w"] + 1e6).all()  # the file has whole MW
     caps = authorities.authority_caps()
     assert {code: caps[code] for code in ("BPAT", "PJM")} == pytest.approx(
         {code: bound[code] for code in ("BPAT", "PJM")}

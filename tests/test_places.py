@@ -193,12 +193,14 @@ def test_a_result_reads_with_cities_and_units(us):
         "fuels",
     ]
     assert [*found.shown()] == columns
-    assert f"grid: {us.name}" in text and f"rule {HEADROOM!r}: " in text and "balancing authority: capacity of" in text
+    assert (
+        f"grid: {us.name}" in text and f"rule {HEADROOM!r}: " in text and "where a bound is known: capacity of" in text
+    )
     one = str(find(us, k=1))
     assert one.startswith("1 place, each with 1 GW, plants within 75 km; searched: the whole country")
     assert "from " not in one.splitlines()[1] and not len(found.ways) and found.split is None
     own = replace(us, authority_caps=authority_caps())
-    assert "the bounds of authorities that the grid was given" in str(find(own, k=1))
+    assert "given with the grid for" in str(find(own, k=1))
 
 
 def test_a_price_is_that_of_the_state(us):

@@ -90,6 +90,7 @@ def offer(**changes):
         "firm_w": np.array([4e9]),
         "interconnect_w": np.array([1e9]),
         "largest_unit_w": np.array([1e9]),
+        "largest_firm_unit_w": np.array([1e9]),
         "largest_site_w": np.array([2e9]),
     }
     return Supply(**{**base, **{name: np.array([value]) for name, value in changes.items()}})
@@ -216,7 +217,7 @@ def test_what_decides_the_power_is_said_of_every_point():
 
 def check_bounds(grid, step_deg: float, reserve: str) -> None:
     """No point has more than its authority by any rule; some would have, so that the bound decides."""
-    caps, bounded = authority_caps(plants=grid.plants if grid.own else None), 0
+    caps, bounded = authority_caps(), 0
     for radius in (50 * km, 75 * km, 100 * km):
         points = points_around(grid, radius, step_deg)
         with_units = not np.isnan(points.supply.largest_unit_w).any()

@@ -81,7 +81,7 @@ def _own_grid(of_plants: _Files, of_lines: _Files, of_hours: _Files) -> tuple[Po
         series = _read("site.hours", balance_series, of_hours)
         with _blamed("site.hours"):
             bounded = _bounded(series)
-            grid = replace(grid, authority_caps=authority_caps(series, grid.plants if of_plants else None))
+            grid = replace(grid, authority_caps=authority_caps(series))
         warnings.append(f"site.hours: {_bounded_words(series, bounded)}")
     return grid, tuple(warnings)
 

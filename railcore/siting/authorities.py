@@ -108,12 +108,12 @@ def bounds_of_hours(series: pd.DataFrame) -> pd.Series:
     return by_hours.loc[whole, "disposable_clean_w"].dropna()
 
 
-def bound_words(own_caps: Mapping[str, float] | None = None, own_plants: bool = False) -> str:
-    """A sentence on the bounds of authorities. own_caps: `PowerGrid.authority_caps`; own_plants: of the grid."""
+def bound_words(own_caps: Mapping[str, float] | None = None) -> str:
+    """A sentence on the bounds of authorities. own_caps: `PowerGrid.authority_caps`."""
     if own_caps is not None and not own_caps:
         return "no place is bounded by its balancing authority: the grid was given no bounds"
     first, last = authority_table()["window"].iloc[0].split("/")
-    as_of = "of your own" if own_plants else authority_table()["capacity_as_of"].iloc[0]
+    as_of = authority_table()["capacity_as_of"].iloc[0]
     wind, solar = (f"{_peak_credit(fuel):.0%}" for fuel in ("wind", "solar"))
     of_these = f"; given with the grid for {units.counted(len(own_caps), 'authorities')}" if own_caps else ""
     return (

@@ -105,7 +105,7 @@ class FoundPlaces:
         return [
             f"grid: {grid.name}",
             f"rule {self.rule!r}: {RULES[self.rule].meaning}",
-            bound_words(grid.authority_caps, "plants" in grid.own),
+            bound_words(grid.authority_caps),
             *self._flexible_words,
             f"it ignores {self.ignores}",
         ]

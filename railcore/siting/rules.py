@@ -28,7 +28,6 @@ from railcore.catalog.checks import Floats
 from railcore.catalog.units import MW, show
 from railcore.siting.authorities import authority_caps as published_caps
 from railcore.siting.authorities import authority_table
-from railcore.siting.grid import PowerGrid
 from railcore.siting.points import MapPoints
 from railcore.siting.supply import Supply
 
@@ -257,7 +256,7 @@ def available_power(
         checks.at_least(f"flexible_w[{code!r}]", power_w)
     supply = _with_flexible_load(points.supply, authority, flexible_w)
     by_rule_w = power_by_rule_w(supply, rule, most_coal, reserve)
-    caps = _caps(points.grid, points.grid.authority_caps if authority_caps is None else authority_caps)
+    caps = _caps(points.grid.authority_caps if authority_caps is None else authority_caps)
     here = {
         code: caps[code] + flexible_w.get(code, 0.0) if caps[code] >= 0 else 0.0
         for code in np.unique(authority).tolist()
@@ -284,11 +283,11 @@ def available_power(
     )
 
 
-def _caps(grid: PowerGrid, given: Mapping[str, float] | None) -> Mapping[str, float]:
-    """Bounds of authorities: those given over those of the grid's own plants or of public statistics; none for {}."""
+def _caps(given: Mapping[str, float] | None) -> Mapping[str, float]:
+    """Bounds of authorities: those given over those of public statistics; none for {}."""
     if given is not None and not given:
         return {}
-    return {**published_caps(plants=grid.plants if "plants" in grid.own else None), **(given or {})}
+    return {**published_caps(), **(given or {})}
 
 
 def _with_flexible_load(supply: Supply, authority: np.ndarray, flexible_w: Mapping[str, float]) -> Supply:

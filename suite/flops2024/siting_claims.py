@@ -344,15 +344,15 @@ def siting_readings(
     Texts by claim, for `claims.record`.
     """
     siting, stored = account.set_index("rule").loc[rule], real[real["rule"] == rule]
-    circles = "circles around any point, overlapping ones counted once"
+    circles = "circles around any point"
     others = {circles: {NEAR_WASHINGTON: float(siting.washington_places)}}
     for _, row in stored.iterrows():
-        others[f"{circles}, on the plants of {row.plants}"] = {NEAR_WASHINGTON: float(row.washington_places)}
+        others[f"on plants of {row.plants}"] = {NEAR_WASHINGTON: float(row.washington_places)}
     parts = siting_values(high_w, high_w, rule, account)[DATACENTERS]  # the claim on the Northwest names its PUE
     return verdict_readings(
         ours,
         {
-            "power nodes, as the document groups plants, by the kinder of two ways": others,
+            "power nodes, by the kinder of two ways": others,
             "the lowest PUE": {"the highest": {DATACENTERS: parts}},
             "a single place is one point with its circle": {"PJM, which has it all by Table 1": {DATACENTERS: 1.0}},
         },
@@ -417,8 +417,7 @@ def siting_reasons(rule: str, account: pd.DataFrame, table: pd.DataFrame, real: 
         SINGLE_SITE: f"by the other rules {single}"
         + "".join(f"; by this rule {text}" for text in wider)
         + on_real["single_places"].replace(" (", "; ").removesuffix(")"),
-        NEAR_WASHINGTON: f"nodes: {'; '.join(by_way)}; by any rule at most {most:g}; that 'several' means two at least "
-        "is ours",
+        NEAR_WASHINGTON: f"nodes {'; '.join(by_way)}; by any rule at most {most:g}",
         DATACENTERS: "the least even parts that an eastern and a Northwest authority of Table 1 feed",
         NORTHWEST_HALF: "arithmetic on Table 1; on the grid, candidates near the intertie's northern end with a half, "
         f"by the rule {rule!r}: {west:g}{on_real['western_candidates']}",
