@@ -197,8 +197,8 @@ def test_reasons_name_real_plants_only_where_they_are_stored():
     of_rule = REAL.set_index("rule").loc[RULE, "single_places"]
     assert with_real[name] == f"{bare[name]}; {of_rule} on the plants of a user"
     near = siting_claims.NEAR_WASHINGTON
-    assert bare[near].startswith("nodes on the synthetic grid 2 by densest first and 1 by complete linkage; by any")
-    assert "on plants of a user 3" in with_real[near]
+    assert bare[near] == "nodes: 2 by densest first, 1 by complete linkage"
+    assert "(real plants 3" in with_real[near]
     assert bare.keys() == with_real.keys() and not any("a user" in text for text in bare.values())
 
 

@@ -404,20 +404,20 @@ def siting_reasons(rule: str, account: pd.DataFrame, table: pd.DataFrame, real: 
     ]
     on_real = counts_on_real(real, rule)
     west = account.set_index("rule").loc[rule, "western_candidates"]
-    nodes = {"the synthetic grid": account, **{f"plants of {whose}": rows for whose, rows in real.groupby("plants")}}
+    nodes, known = (
+        {} if rows.empty else _washington_nodes(rows.set_index("rule").loc[rule]) for rows in (account, real)
+    )
     by_way = [
-        f"on {whose} " + " and ".join(f"{count:g} by {way}" for way, count in _washington_nodes(of_rule).items())
-        for whose, rows in nodes.items()
-        for _, of_rule in rows[rows["rule"] == rule].iterrows()
+        f"{count:g} by {way}" + (f" (real plants {known[way]:g})" if way in known else "")
+        for way, count in nodes.items()
     ]
-    most = max(rows["washington_nodes"].max() for rows in nodes.values() if len(rows))
     places = zip(account["rule"], account["single_places"], strict=True)
     single = ", ".join(f"{name} {count}" for name, count in places if name != rule)
     result = {
         SINGLE_SITE: f"by the other rules {single}"
         + "".join(f"; by this rule {text}" for text in wider)
         + on_real["single_places"].replace(" (", "; ").removesuffix(")"),
-        NEAR_WASHINGTON: f"nodes {'; '.join(by_way)}; by any rule at most {most:g}",
+        NEAR_WASHINGTON: f"nodes: {', '.join(by_way)}",
         DATACENTERS: "the least even parts that an eastern and a Northwest authority of Table 1 feed",
         NORTHWEST_HALF: "arithmetic on Table 1; on the grid, candidates near the intertie's northern end with a half, "
         f"by the rule {rule!r}: {west:g}{on_real['western_candidates']}",
