@@ -233,7 +233,7 @@ def test_readings_of_places_name_the_real_plants_the_nodes_and_the_other_pue(acc
     assert set(read) == {siting.NEAR_WASHINGTON, siting.DATACENTERS}
     bare = siting.siting_readings(ours, high, rule, account, siting.real_account(counted(demand_w=30e6)))
     assert "2 sites" in bare[siting.NEAR_WASHINGTON] and "EIA-860M" not in bare[siting.NEAR_WASHINGTON]
-    for text in (f"on the plants of {real.plants.iloc[0]}: 1 site", "circles around any point: 2 sites"):
+    for text in (f"on plants of {real.plants.iloc[0]}: 1 site", "circles around any point: 2 sites"):
         assert text in read[siting.NEAR_WASHINGTON]
     assert "the highest: 3 sites" in read[siting.DATACENTERS] and "Table 1: 1 site" in read[siting.DATACENTERS]
 
