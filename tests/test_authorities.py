@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.catalog import UnknownName
+from railcore import catalog
+from railcore.catalog import UnknownName, files
 from railcore.catalog.units import GW, MW
 from railcore.siting import authorities
 from suite.flops2024 import siting_claims
@@ -87,16 +88,30 @@ def test_room_counts_the_parts_that_fit_together():
     assert siting_claims.fewest_even_parts({"PJM": 9 * GW, "BPAT": 9 * GW}, 4 * GW) == 2
 
 
-def test_caps_are_what_capacity_leaves_above_demand():
+def test_caps_are_the_capacity_that_counts_at_the_peak_less_demand():
     table = authorities.authority_table().set_index("authority")
-    bound = table["credited_w"] - table["peak_demand_clean_w"]
-    assert (table["credited_w"] <= table["capacity_w"] + 1e6).all()  # the file has whole MW
+    credit = {fuel: catalog.item("fuels", fuel)["peak_credit"] for fuel in ("solar", "wind")}
+    bound = table["firm_w"] + sum(credit[kind] * table[f"{kind}_w"] for kind in credit) - table["peak_demand_clean_w"]
     caps = authorities.authority_caps()
     assert {code: caps[code] for code in ("BPAT", "PJM")} == pytest.approx(
         {code: bound[code] for code in ("BPAT", "PJM")}
     )
+    whole = table[["firm_w", "solar_w", "wind_w"]].sum(axis=1)
+    assert (whole <= table["capacity_w"] + 1 * MW).all()  # the file's capacity has whole MW
+    assert all(cap <= table["bound_w"][code] + 1 * MW for code, cap in caps.items())
     assert caps["AECI"] < 0
     assert not {"", "SEC", "HGMA"} & set(caps)  # SEC reports no demand, HGMA has a plant and no load
+
+
+def test_bounds_follow_the_reader_s_catalog(tmp_path, monkeypatch):
+    before = authorities.authority_caps()
+    head, *_ = (files.DATA / "catalog" / "fuels.csv").read_text().splitlines()
+    row = 'wind,peak_credit,0,0,0.1,1,assumed,"a test",2026,,'
+    (tmp_path / "fuels.csv").write_text(f"{head}\n{row}\n")
+    monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
+    after, wind_w = authorities.authority_caps(), authorities.authority_table().set_index("authority")["wind_w"]
+    credit = (before["ERCO"] - after["ERCO"]) / wind_w["ERCO"]
+    assert 0 < credit < 1 and before["PJM"] - after["PJM"] == pytest.approx(credit * wind_w["PJM"])
 
 
 def test_hours_bound_where_there_is_a_year_of_both():

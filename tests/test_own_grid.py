@@ -112,6 +112,17 @@ def test_the_bound_grows_by_what_giving_way_frees():
     assert more.authority_caps == {"PJM": pytest.approx(0.15 * GW)}  # places of one authority share it
 
 
+def test_nothing_is_gained_where_power_lacks():
+    """An authority below its peak, and a place whose load its plants do not carry: these come first."""
+    lacking = power({"PJM": 1 * GW}, {"PJM": -0.5 * GW})
+    assert lacking.power_w.max() == 0 and lacking.authority_caps == {"PJM": 0.0}
+    peak_w = authority_row("PJM")["peak_demand_clean_w"]
+    assert power({"PJM": 0.5 * peak_w}, {}, load_w=3 * GW).power_w.max() == 0
+    for wrong in (-1.0, np.nan):
+        with pytest.raises(ValueError, match=r"flexible_w\['PJM'\]"):
+            power({"PJM": wrong})
+
+
 def test_of_the_load_nearby_a_share_of_the_peak_counts_no_more():
     peak_w = authority_row("PJM")["peak_demand_clean_w"]
     without, tenth, all_of_it = (power({"PJM": part * peak_w}, {}).power_w.max() for part in (0, 0.1, 2))

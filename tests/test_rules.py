@@ -15,7 +15,7 @@ from railcore import catalog
 from railcore.catalog.units import km
 from railcore.network.globe import great_circle_distance
 from railcore.siting import plants
-from railcore.siting.authorities import authority_caps
+from railcore.siting.authorities import authority_caps, authority_table
 from railcore.siting.grid import load_grid
 from railcore.siting.points import lattice, points_around
 from railcore.siting.rules import HEADROOM, RULES, available_power, eligible, feeds_demand, power_by_rule_w
@@ -212,12 +212,45 @@ def test_what_decides_the_power_is_said_of_every_point():
     assert set(available_power(points, "installed", authority_caps={}).limit[allowed]) == {"rule 'installed'"}
 
 
+def test_a_wind_farm_is_no_unit_that_firm_power_loses():
+    made = small_grid([(1, 40.0, -80.0, "gas", 2e9, 2e8), (2, 40.0, -80.0, "wind", 3e9, 1e9)], loads=[])
+    supply = around(made).supply
+    assert (supply.largest_unit_w, supply.largest_firm_unit_w) == (1e9, 2e8)
+    assert by_rule(made, "firm minus largest") == pytest.approx(1.8e9)
+
+
+def test_a_circle_has_plants_of_one_interconnection():
+    plants = [(1, 40.0, -80.0, "gas", 2e9, 2e8), (2, 40.1, -80.0, "gas", 1e9, 1e8), (3, 40.0, -80.1, "oil", 5e8, 1e8)]
+    apart = around(small_grid(plants, loads=[], interconnect=["Eastern", "Texas", "Western"]))
+    assert apart.supply.installed_w == 2e9 and apart.interconnect == "Eastern" and apart.plants.nnz == 1
+    assert around(small_grid(plants, loads=[])).supply.installed_w == 3.5e9
+    alone = around(small_grid(plants[2:], loads=[], interconnect=["Western"]))
+    both = around(
+        small_grid(plants[2:] + [(4, 40.0, -80.0, "coal", 4e9, 1e9)], loads=[], interconnect=["Western", "Eastern"])
+    )
+    assert alone.supply.installed_w == both.supply.installed_w == 5e8  # coal has no say, oil has
+
+
+def test_the_load_of_a_city_beyond_the_circle_counts_for_headroom():
+    """60 km north, within one and a half radii: a circle does not cut off the city that its plants serve."""
+    city = (40.0 + 60e3 / (np.pi * catalog.item("wide_area", "Earth")["radius"] / 180), -80.0)
+    near, far = (
+        small_grid([(1, 40.0, -80.0, "gas", 4e9, 1e8)], loads=[(*place, 3e9)]) for place in (city, (48.0, -80.0))
+    )
+    powers = [available_power(around(made), reserve="none", authority_caps={}) for made in (near, far)]
+    assert powers[0].power_w == pytest.approx(4e9 - 1e8 - 3e9) and powers[0].limit == "load within 75 km"
+    assert powers[1].power_w == pytest.approx(by_rule(far, HEADROOM)) and powers[1].power_w > 2e9
+    other = available_power(around(near), "idle firm", reserve="none", authority_caps={})
+    assert other.power_w == pytest.approx(by_rule(near, "idle firm"))  # the default rule alone asks
+
+
 # The bound of the authority
 
 
 def check_bounds(grid, step_deg: float, reserve: str) -> None:
     """No point has more than its authority by any rule; some would have, so that the bound decides."""
     caps, bounded = authority_caps(), 0
+    most = authority_table().set_index("authority")["bound_w"].dropna().clip(lower=0)  # all capacity less the peak
     for radius in (50 * km, 75 * km, 100 * km):
         points = points_around(grid, radius, step_deg)
         with_units = not np.isnan(points.supply.largest_unit_w).any()
@@ -227,6 +260,7 @@ def check_bounds(grid, step_deg: float, reserve: str) -> None:
             power = available_power(points, name, reserve=reserve)
             bound = np.array([max(caps.get(code, np.inf), 0.0) for code in power.authority.tolist()])
             assert (power.power_w <= bound).all()
+            assert (power.power_w <= most.reindex(power.authority, fill_value=np.inf) + 1e6).all()
             bounded += (power_by_rule_w(points.supply, name, reserve=reserve) > bound).sum()
             best = int(power.power_w.argmax())
             assert power.authority[best] == authority_by_hand(
@@ -259,6 +293,23 @@ def test_sixteen_gigawatts_are_not_found_in_an_authority_that_has_four():
     power = available_power(points, "headroom after load")[best]
     assert power.authority[0] == "FPL" and old[best[0]] == pytest.approx(15.9e9, rel=0.01)
     assert power.power_w[0] == authority_caps()["FPL"] < 5e9 and power.limit[0] == "bound of FPL"
+
+
+def test_caps_of_one_s_own_are_checked_and_leave_the_other_bounds():
+    plants = [(1, 40.0, -80.0, "gas", 90e9, 1e8)]
+    rule = "firm minus largest"
+    own = replace(small_grid(plants, loads=[]), authority_caps={"BPAT": "1 GW"})
+    assert own.authority_caps == {"BPAT": 1e9}
+    assert available_power(around(own), rule, reserve="none").power_w == authority_caps()["PJM"]
+    free = replace(own, authority_caps={"PJM": np.inf})
+    assert available_power(around(free), rule, reserve="none").power_w == 89.9e9
+    for caps, words in (
+        ({"PJM": np.nan}, r"authority_caps\['PJM'\] is nan"),
+        ({"PJM": "2 GB"}, r"authority_caps\['PJM'\]"),
+        ({"ERCOT": 1e9}, "authority_caps: balancing authority 'ERCOT' does not exist: the nearest are 'ERCO'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            replace(own, authority_caps=caps)
 
 
 def test_caps_of_a_grid_take_the_place_of_published_ones():

@@ -128,6 +128,23 @@ def test_split_is_the_best_of_all_combinations(seed, terms, objective):
     check(found, options, terms)
 
 
+def test_places_of_one_authority_share_its_cap_where_parts_are_unequal():
+    """Two of three places have 1 GW each under a cap of 0.5 GW together: the third must be one."""
+    options = AvailablePower(
+        np.array([40.0, 40.1, 44.0]),
+        np.full(3, -80.0),
+        np.full(3, 1e9),
+        csr_array(np.eye(3)),
+        np.array(["A", "A", "B"]),
+    )
+    for share in (0.5, 0.1, 0.0):
+        found = best_split(options, 1e9, 2, authority_caps={"A": 5e8}, least_share=share)
+        assert "B" in options.authority[found.places] and found.power_w.sum() == pytest.approx(1e9)
+        assert found.power_w[options.authority[found.places] == "A"].sum() <= 5e8 * (1 + 1e-9)
+    with pytest.raises(ValueError, match="no 2 places"):
+        best_split(options[:2], 1e9, 2, authority_caps={"A": 5e8}, least_share=0.1)
+
+
 def check(found, options, terms):
     at, k = found.places, terms["k"]
     assert len(set(at.tolist())) == k

@@ -21,7 +21,7 @@ HOURS = "ba_demand_hourly_2022-10_2024-10.parquet"
 
 
 def demand_hours(folder: Path) -> tuple[pd.DataFrame, str]:
-    """Cleaned demand in the window of data/grid/balancing_authorities.csv, as `eia.balance_series`, and that window."""
+    """Cleaned demand, as `hour_files.balance_series`, in the window of balancing_authorities.csv, and that window."""
     (window,) = authority_table()["window"].unique()
     first, last = map(pd.Timestamp, window.split("/"))
     read = pd.read_parquet(folder / HOURS, columns=["ba", "utc_end", "demand_clean_mw"])

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 import pandas as pd
 
+from railcore import catalog
 from railcore.catalog.files import content_hash
 from railcore.planner.spec import SiteSpec
 from railcore.siting.areas import Area
@@ -59,7 +61,7 @@ def grid_of(spec: SiteSpec) -> tuple[PowerGrid, tuple[str, ...]]:
     if spec.plants is None and spec.lines is None and not spec.hours:
         return load_grid(), ()
     own = (_as_items([table] if table else []) for table in (spec.plants, spec.lines))
-    return _own_grid(*own, _as_items(spec.hours))
+    return _own_grid(*own, _as_items(spec.hours), catalog.own_version("fuels"))
 
 
 _Files = tuple[tuple[str, str], ...]  # names and hashes
@@ -70,7 +72,10 @@ def _as_items(tables: list[dict[str, str]]) -> _Files:
 
 
 @lru_cache(maxsize=4)  # points of a sweep share it
-def _own_grid(of_plants: _Files, of_lines: _Files, of_hours: _Files) -> tuple[PowerGrid, tuple[str, ...]]:
+def _own_grid(
+    of_plants: _Files, of_lines: _Files, of_hours: _Files, _fuels: tuple[Path | None, int]
+) -> tuple[PowerGrid, tuple[str, ...]]:
+    """The grid and sentences of `grid_of`. _fuels: version of the catalog's fuels, whose unit sizes plants take."""
     grid, warnings = load_grid(), list[str]()
     if of_plants:
         own = _read("site.plants", plants, of_plants)

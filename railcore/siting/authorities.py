@@ -31,7 +31,8 @@ def authority_table() -> pd.DataFrame:
 
     Columns authority, name, region, interconnect, peak_demand_raw_w and peak_demand_clean_w (largest hourly demand in
     the window, as reported and without spikes), capacity_w (net summer), bound_w = capacity_w - peak_demand_clean_w,
-    bound_rank (1 is largest), credited_w (capacity that counts at the peak), window, capacity_as_of.
+    bound_rank (1 is largest), firm_w, solar_w and wind_w (of the capacity; the rest is storage), window,
+    capacity_as_of.
     NaN where an authority reported no demand.
     Source: data/grid/balancing_authorities.csv and authorities.csv.
     """
@@ -44,7 +45,7 @@ def authority_table() -> pd.DataFrame:
         .join(about[["name", "region", "interconnect"]], on="authority")
         .assign(**{name: peak.where(peak > 0) for name, peak in peaks.items()})
         .assign(capacity_w=read["net_summer_capacity_mw"] * units.MW)
-        .assign(credited_w=sum(_peak_credit(fuel) * read[f"{kind}_mw"] for kind, fuel in _KINDS.items()) * units.MW)
+        .assign(**{f"{kind}_w": read[f"{kind}_mw"] * units.MW for kind in _KINDS})
     )
     result["bound_w"] = result["capacity_w"] - result["peak_demand_clean_w"]
     result["bound_rank"] = result["bound_w"].rank(ascending=False, method="min").astype("Int64")
@@ -64,29 +65,17 @@ def _peak_credit(fuel: str) -> float:
     return catalog.item("fuels", fuel)["peak_credit"]
 
 
-def credited_capacity_w(plants: pd.DataFrame) -> pd.Series:
-    """Capacity that counts at the hour of largest demand, sum of k p [W], by authority.
-
-    plants: columns authority, fuel and power_w, as `PowerGrid.plants` has them.
-    """
-    credit = plants["fuel"].map({fuel: _peak_credit(fuel) for fuel in sorted(set(plants["fuel"]))})
-    return (plants["power_w"] * credit).groupby(plants["authority"].fillna("").astype(str)).sum()
-
-
-def authority_caps(series: pd.DataFrame | None = None, plants: pd.DataFrame | None = None) -> dict[str, float]:
+def authority_caps(series: pd.DataFrame | None = None) -> dict[str, float]:
     """Bound on the power that each authority has to spare [W] by code, below 0 where it lacks power at its peak.
 
     Sum of k c - max L, as in the module's text. series: hours, as `balance_series` gives them, which bound the
-    authorities of `bounds_of_hours`, and the capacity does where that is less. plants: of your own, whose capacity
-    counts in place of that of `authority_table`; an authority without any has none.
+    authorities of `bounds_of_hours`, and the capacity does where that is less.
     Authorities without known demand, such as those that have plants alone, have no bound and are left out.
     Raises ValueError for a series that bounds no authority.
     """
     table = authority_table().set_index("authority")
-    capacity_w = (
-        table["credited_w"] if plants is None else credited_capacity_w(plants).reindex(table.index, fill_value=0)
-    )
-    bounds = (capacity_w - table["peak_demand_clean_w"]).dropna()
+    credited_w = sum(_peak_credit(fuel) * table[f"{kind}_w"] for kind, fuel in _KINDS.items())
+    bounds = (credited_w - table["peak_demand_clean_w"]).dropna()
     if series is not None:
         of_hours = bounds_of_hours(series)
         if of_hours.empty:

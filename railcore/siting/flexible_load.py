@@ -186,8 +186,9 @@ def stored_headroom() -> pd.DataFrame:
 def authority_flexible_headroom(codes: Iterable[str], share: float) -> dict[str, float]:
     """Load that each authority has room for if the load gives up a share of its energy in a year [W], without hours.
 
-    By a straight line between the stored shares, from 0.1% to 5%: up to 8% below the exact value under 0.25%, up to 4%
-    above; and 0 at 0. codes: of authorities; those without stored hours, and "", are left out.
+    By a straight line between the stored shares, from 0.1% to 5%, and 0 at 0: up to 8% below the exact value under
+    0.25%, up to 4% below it above, and nowhere more than 0.4% over it. codes: of authorities; those without stored
+    hours, and "", are left out.
     The stored hours are two years: `published_headroom` says how far that is from a study of nine.
     Raises UnknownName for an unknown code, ValueError for another share. Source: `stored_headroom`.
 

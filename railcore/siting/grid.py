@@ -203,7 +203,7 @@ def with_unit_sizes(plants: pd.DataFrame) -> pd.DataFrame:
     share = np.divide(power, largest, out=np.ones_like(power), where=np.asarray(largest) > 0)
     fewest = np.ceil(np.round(share, 9)).clip(1).astype(int)  # rounded: a whole number of units stays one
     result = plants.assign(largest_unit_w=largest, units=plants.get("units", fewest))
-    notes = [*plants.attrs.get("warnings", ()), _UNITS_TAKEN]
+    notes = [*plants.attrs.get("warnings", ()), *[_UNITS_TAKEN] * ("largest_unit_w" not in plants)]
     if unknown := [fuel for fuel, size in sizes.items() if np.isnan(size)]:
         notes.append(f"largest unit unknown: catalog family fuels has no largest_unit of {', '.join(unknown)}: add it")
     result.attrs["warnings"] = tuple(notes)

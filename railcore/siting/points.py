@@ -176,14 +176,14 @@ def points_by_radius(
 
 
 def _of_one_interconnection(grid: PowerGrid, plants: csr_array) -> csr_array:
-    """The plants of each point that belong to the interconnection with most of its power, coal and oil not counted.
+    """The plants of each point that belong to the interconnection with most of its power, coal not counted.
 
     plants: sparse (points, plants of the grid) with 1 for a member.
     """
     number, labels = pd.factorize(grid.plants["interconnect"].fillna(""), sort=True)
     if len(labels) < 2:
         return plants
-    _, by_label = grid.power_by("interconnect", grid.power_w * counted_plants(grid, oil=False))
+    _, by_label = grid.power_by("interconnect", grid.power_w * counted_plants(grid))
     most = (plants @ by_label).toarray().argmax(axis=1)
     keep = number[plants.indices] == np.repeat(most, np.diff(plants.indptr))
     start = np.concatenate([[0], np.cumsum(keep)])[plants.indptr]
