@@ -63,7 +63,7 @@ def png(level):
 
 
 def test_measured_files_that_a_run_has_read_are_inputs_with_their_sources():
-    measured = sorted(path.relative_to(files.ROOT).as_posix() for path in (files.DATA / "measured").iterdir())
+    measured = sorted(path.relative_to(files.ROOT).as_posix() for path in (files.DATA / "measured").glob("*.csv"))
     rows = publish.measured_inputs(["data/claims.csv", *measured])
     assert [row["name"] for row in rows] == measured and rows[0].keys() == set(catalog.INPUT_COLUMNS) - {"notebook"}
     sources = {row["name"].rpartition("/")[2]: row["source"] for row in rows}
