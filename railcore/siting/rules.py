@@ -265,10 +265,13 @@ def available_power(
     bound_w = np.array([here.get(code, np.inf) for code in authority.tolist()], float)
     limit = _limit(points, supply, rule)
     if rule == HEADROOM:
-        firm_w, load_w = points.firm_within_w(WIDER) - supply.largest_firm_unit_w, points.load_within_w(WIDER)
-        wider_w = np.maximum(firm_w - _load_that_counts_w(firm_w, load_w, authority, flexible_w), 0.0)
-        limit = np.where(by_rule_w <= wider_w, limit, f"load within {show(WIDER * points.radius_m, 'm')}")
-        by_rule_w = np.minimum(by_rule_w, wider_w)
+        some = np.flatnonzero(by_rule_w > 0)  # the others have nothing to lose
+        here_w, wider_w = (
+            by_rule_w[some],
+            _left_in_wider_circle_w(points[some], supply[some], authority[some], flexible_w),
+        )
+        limit[some] = np.where(here_w <= wider_w, limit[some], f"load within {show(WIDER * points.radius_m, 'm')}")
+        by_rule_w[some] = np.minimum(here_w, wider_w)
     limit = np.where(by_rule_w <= bound_w, limit, np.char.add("bound of ", authority)).astype(object)
     limit[~eligible(supply, most_coal, reserve)] = "coal, or too few lines"
     return AvailablePower(
@@ -281,6 +284,14 @@ def available_power(
         limit=limit,
         authority_caps=here,
     )
+
+
+def _left_in_wider_circle_w(
+    points: MapPoints, supply: Supply, authority: np.ndarray, flexible_w: Mapping[str, float]
+) -> Floats:
+    """What the load leaves of the firm power within one and a half radii, the largest firm unit out [W]."""
+    firm_w = points.firm_within_w(WIDER) - supply.largest_firm_unit_w
+    return np.maximum(firm_w - _load_that_counts_w(firm_w, points.load_within_w(WIDER), authority, flexible_w), 0.0)
 
 
 def _caps(given: Mapping[str, float] | None) -> Mapping[str, float]:
@@ -310,9 +321,6 @@ def _load_that_counts_w(
 def _limit(points: MapPoints, supply: Supply, rule: str) -> np.ndarray:
     """What decides by a rule: of the default one the smaller of its two parts."""
     if rule != HEADROOM:
-        return np.full(len(points), f"rule {rule!r}")
-    return np.where(
-        supply.idle_fuelled_w <= supply.firm_w - supply.load_w,
-        "what its plants sell on average",
-        f"load within {show(points.radius_m, 'm')}",
-    )
+        return np.full(len(points), f"rule {rule!r}", object)
+    at_peak, on_average = f"load within {show(points.radius_m, 'm')}", "what its plants sell on average"
+    return np.where(supply.idle_fuelled_w <= supply.firm_w - supply.load_w, on_average, at_peak).astype(object)
