@@ -1,9 +1,11 @@
 """What our value of a claim rests on and what it is worth: solved parameters, assumed inputs, evidence.
 
 data/calibrations.csv has the parameters that were solved, data/derived/claim_inputs.csv what each assumed input of the
-catalog does to a claim, and data/claim_evidence.csv which values no model could have failed.
+catalog does to a claim, data/claim_evidence.csv which values no model could have failed, and data/claim_causes.csv why
+a claim does not come out.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -23,9 +25,16 @@ BASES = {
 # What a value is worth as evidence for the document.
 EVIDENCE = {
     "model": "a model of railcore could have failed it",
+    "construction": "true by how the model is built, or the same number as another claim's",
     "measured": "a statistic of the authors' own data",
     "arithmetic": "a product or a look-up of numbers that the document prints",
     "given": "the value is an input",
+}
+# Why a claim does not come out.
+CAUSES = {
+    "contradiction": "the document contradicts itself, or what it cites",
+    "not printed": "the number needs what the document does not print",
+    "ours": "our model or our reading is another one, or falls short",
 }
 CLAIM_INPUTS = "derived/claim_inputs.csv"
 _RUNS, _FILE = "runs:", "file:"  # begin words of `used` that name measured runs, and a file of data/measured
@@ -138,19 +147,28 @@ def calibration_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
     return table
 
 
+def _classes(name: str, column: str, known: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Rows of a file of data/ by the claims that their patterns fit. column: which has one of `known`.
+
+    Raises ValueError for a row with another value there or a blank, and for a claim that two rows name.
+    """
+    rows: dict[str, dict[str, str]] = {}
+    for row in read_csv(files.data(name)):
+        where = f"data/{name}, {row['claims']}"
+        if row[column] not in known or not all(cell.strip() for cell in row.values()):
+            raise ValueError(f"{where}: {column} is one of {', '.join(known)}, and no cell is blank")
+        for claim_id in matching_ids(row["claims"], where):
+            if claim_id in rows:
+                raise ValueError(f"{where}: {claim_id} is named by another row too: name it once")
+            rows[claim_id] = row
+    return rows
+
+
 @cache
 def _evidence() -> dict[str, tuple[str, str]]:
     """Evidence and why, by id, of the claims that data/claim_evidence.csv names."""
-    evidence: dict[str, tuple[str, str]] = {}
-    for row in read_csv(files.data("claim_evidence.csv")):
-        where = f"data/claim_evidence.csv, {row['claims']}"
-        if row["evidence"] not in EVIDENCE or not row["why"].strip():
-            raise ValueError(f"{where}: evidence is one of {', '.join(EVIDENCE)}, with a reason in the column why")
-        for claim_id in matching_ids(row["claims"], where):
-            if claim_id in evidence:
-                raise ValueError(f"{where}: {claim_id} is named by another row too: name it once")
-            evidence[claim_id] = row["evidence"], row["why"]
-    return evidence
+    named = _classes("claim_evidence.csv", "evidence", EVIDENCE)
+    return {claim_id: (row["evidence"], row["why"]) for claim_id, row in named.items()}
 
 
 def evidence(claim_id: str) -> str:
