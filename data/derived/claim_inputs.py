@@ -1,10 +1,10 @@
-"""Cases of claim_inputs.csv: what each assumed input that a notebook reads does to its claims.
+"""Cases of claim_inputs.csv: what each input of the catalog that a notebook reads does to its claims.
 
 A case is a notebook. Its cells up to the last that records claims run once as they are, once with each assumed row of
 the catalog at its low and at its high end, once for each claim with all rows at the ends that make it smaller and once
-larger, and once with the stored results of each other table here 1% larger. A row has a claim whose value differs then,
-and that value; a case without any has one row without a claim. Where a notebook refuses a value, or asks for runs that
-are not stored, the claims that it recorded before count.
+larger, with each other number larger (by `_enlarged`), and once with the stored results of each other table here 1%
+larger. A row has a claim whose value differs then, and that value; a case without any has one row without a claim.
+Where a notebook refuses a value, or asks for runs that are not stored, the claims that it recorded before count.
 """
 
 import ast
@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from statistics import median
@@ -23,14 +24,16 @@ import pandas as pd
 
 from railcore.catalog import files
 from railcore.catalog.tables import csv_text, read_csv
+from railcore.catalog.units import unit
 from suite import workspace
 from suite.driver import run as suite
+from suite.ledger.grounds import ENDS
 
 CODE = ("railcore", "suite", "notebooks")
 CASE = "notebook"  # column that tells the rows of a case
 COLUMNS = ["notebook", "family", "name", "parameter", "end", "id", "value"]
 _LEAST = 1e-8  # relative difference that counts: above the last bits of another machine
-_MORE = 1.01
+_MORE = 0.01  # of a number, for one that is larger
 _TOGETHER = ["", "all of these together", ""]  # in the columns family, name and parameter
 Change = list[dict[str, str]]  # rows of the catalog, each with its family and the value that it takes
 
@@ -41,29 +44,30 @@ def cases() -> list[str]:
 
 
 def size(case: str) -> int:
-    """Assumed rows that the notebook reads."""
-    return len(_assumed(case))
+    """Rows of the catalog that the notebook reads."""
+    return len(_read_rows(case))
 
 
 def key(case: str) -> tuple:
-    """The notebook, and the assumed rows with their ends, as its last run had them."""
-    return case, *(tuple(row.values()) for row in _assumed(case))
+    """The notebook, and the rows that its last run read, with their ends."""
+    return case, *(tuple(row.values()) for row in _read_rows(case))
 
 
-def _assumed(notebook: str) -> list[dict[str, str]]:
-    """Assumed rows of the catalog that the published notebook has read, as their files have them, with the family."""
+def _read_rows(notebook: str) -> list[dict[str, str]]:
+    """Numbers of the catalog that the published notebook has read, as their files have them, with the family.
+    """
     published = read_csv(workspace.FIGURES / "inputs.csv")
-    read = {
-        (row["family"], row["name"], row["parameter"])
-        for row in published
-        if row["notebook"] == notebook and row["kind"] == "assumed"
-    }
+    read = {(row["family"], row["name"], row["parameter"]) for row in published if row["notebook"] == notebook}
     return [
         {"family": path.stem, **row}
         for path in sorted((files.DATA / "catalog").glob("*.csv"))
         for row in read_csv(path)
-        if (path.stem, row["name"], row["parameter"]) in read
+        if (path.stem, row["name"], row["parameter"]) in read and row["unit"] != "name"
     ]
+
+
+def _assumed(row: dict[str, str]) -> bool:
+    return row["kind"] == "assumed"
 
 
 def run(case: str) -> pd.DataFrame:
@@ -79,7 +83,7 @@ def run(case: str) -> pd.DataFrame:
 
 def named(case: str) -> str:
     """A case in a line."""
-    return f"{case}: {size(case)} assumed rows"
+    return f"{case}: {size(case)} rows"
 
 
 def _cells(notebook: str) -> list[str]:
@@ -146,7 +150,7 @@ def _larger(table: str, copy: Path) -> Path:
     rows = pd.read_csv(files.DATA / f"derived/{table}.csv")
     inputs = {"link_latency_s", "switch_latency_s", "nic_latency_s", "start_spread_s", "reconfiguration_s"}
     results = [name for name in rows if name.endswith(("_s", "error", "gained")) and name not in inputs]
-    rows.assign(**{name: _MORE * rows[name] for name in results}).to_csv(copy, index=False)
+    rows.assign(**{name: (1 + _MORE) * rows[name] for name in results}).to_csv(copy, index=False)
     return copy
 
 
@@ -172,8 +176,8 @@ def _rows(notebook: str) -> list[list]:
     base, stored = _forked([], "", cells)
     single: list[tuple[list[str], Change, str]] = [
         ([row["family"], row["name"], row["parameter"], end], [row | {"value": row[end]}], "")
-        for row in _assumed(notebook)
-        for end in ("low", "high")
+        for row in filter(_assumed, _read_rows(notebook))
+        for end in ENDS
     ]
     single += [(["derived", f"data/derived/{table}.csv", "", "+1%"], [], table) for table in stored]
     rows: list[list] = []
@@ -187,7 +191,39 @@ def _rows(notebook: str) -> list[list]:
             if len(changed := _pushing(pushed, sign)) > 1:
                 values = _moved(base, _forked(changed, "", cells)[0])
                 rows += [[notebook, *_TOGETHER, end, claim_id, values[claim_id]]] if claim_id in values else []
+    others = [row for row in _read_rows(notebook) if not _assumed(row)]
+    rows += [
+        [notebook, row["family"], row["name"], row["parameter"], row["end"], claim_id, value]
+        for row, moved in _moving(others, base, cells)
+        for claim_id, value in moved.items()
+    ]
     return rows or [[notebook, *[""] * (len(COLUMNS) - 2), None]]
+
+
+def _moving(rows: Change, base: dict[str, float], cells: list[str]) -> Iterator[tuple[dict[str, str], dict[str, float]]]:
+    """Rows that move a claim when they are larger, with the claims' values: halves of what moves any, again and again."""
+    if not rows:
+        return
+    larger = [_enlarged(row, 1 + place / len(rows)) for place, row in enumerate(rows)]
+    values = _forked([{key: row[key] for key in row if key != "end"} for row in larger], "", cells)[0]
+    moved = _moved(base, values)
+    if len(rows) == 1:
+        yield from [(larger[0], moved)] if moved else []
+    elif moved or len(values) < len(base):
+        half = len(rows) // 2
+        yield from _moving(rows[:half], base, cells)
+        yield from _moving(rows[half:], base, cells)
+
+
+def _enlarged(row: dict[str, str], times: float = 1.0) -> dict[str, str]:
+    """A row whose number is 1% larger, or twice as large (of 0: 1) where it counts something; its end says which.
+
+    times: of the 1%, so that rows which are larger together do not cancel each other.
+    """
+    value = float(row["value"])
+    if value.is_integer() and (value == 0 or unit(row["unit"])[0] == "1"):
+        return row | {"value": f"{2 * value or 1:g}", "end": "x2"}
+    return row | {"value": f"{value * (1 + _MORE * times):.12g}", "end": f"+{_MORE:.0%}"}
 
 
 def _moved(base: dict[str, float], values: dict[str, float]) -> dict[str, float]:

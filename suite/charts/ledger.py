@@ -49,6 +49,6 @@ def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
     handles = [plt.Line2D([], [], color=colour, label=verdict, **marks) for verdict, colour in VERDICTS.items()]
     grey = {"color": COLOURS[7], **marks}
     handles.append(plt.Line2D([], [], label="filled: a model could have failed it", **grey))
-    handles.append(plt.Line2D([], [], label="hollow: arithmetic, measured or given", markerfacecolor="none", **grey))
+    handles.append(plt.Line2D([], [], label="hollow: no model could have failed it", markerfacecolor="none", **grey))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
     return figure

@@ -1,4 +1,4 @@
-"""What `suite claim` prints: what a document claims, what comes out, what it rests on, and its notebook's inputs."""
+"""What `suite claim` prints: what a document claims, what comes out, what it rests on, and its inputs."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from railcore.catalog.tables import read_csv
 from railcore.catalog.units import convert, number
 from suite import workspace
 from suite.driver import publish
-from suite.ledger import claims, grounds
+from suite.ledger import causes, claims, grounds
 
 _BELOW = "\n          "  # begins what stands below a heading
 
@@ -36,17 +36,22 @@ def _lines(entry) -> Iterator[str]:
         "rests on": _basis_text(entry.id, row) if row.get("basis") else "",
         "evidence": _evidence_text(entry.id),
         "reason": row.get("reason", ""),
+        "cause": _cause_text(row.get("cause", "")),
         "note": entry.note,
         "notebook": f"notebooks/{entry.notebook}.ipynb",
     }
     yield from (f"{key:<9} {value}" for key, value in texts.items() if value)
     settings = [f"{name} = {value}" for name, value in publish.published_parameters(entry.notebook).items()]
     inputs = [row for row in read_csv(workspace.FIGURES / "inputs.csv") if row["notebook"] == entry.notebook]
-    inputs.sort(key=lambda row: row["family"] != publish.MEASURED)  # measured files first: they are few
+    moving = {(item.family, item.name, item.parameter) for item in grounds.moving_inputs(entry.id)}
+    known = [row for row in inputs if (row["family"], row["name"], row["parameter"]) in moving]
     below = {
         "moved by  what is assumed, at its low and high end:": _moving_texts(entry, row),
-        "settings  of the whole notebook:": settings,
-        "inputs    of the whole notebook:": [_input_text(row) for row in inputs],
+        "inputs    numbers of the catalog that move it:": [_input_text(row) for row in known],
+        "measured  files that the notebook reads:": [
+            _input_text(row) for row in inputs if row["family"] == publish.MEASURED
+        ],
+        "settings  of the notebook:": settings,
     }
     yield from (_BELOW.join([heading, *listed]) for heading, listed in below.items() if listed)
 
@@ -65,14 +70,18 @@ def _evidence_text(claim_id: str) -> str:
     return f"{worth}: {why or grounds.EVIDENCE[worth]}"
 
 
+def _cause_text(cause: str) -> str:
+    return f"{cause}: {causes.CAUSES[cause]}" if cause else ""
+
+
 def _moving_texts(entry, row: dict[str, str]) -> list[str]:
     """A line for each assumed input that moves a claim, those that decide its verdict first, and for stored numbers."""
     texts: dict[tuple[str, str, str], dict[str, float]] = {}
     stored = []
     for item in grounds.moving_inputs(entry.id):
-        if item.family != "derived":
+        if item.end in grounds.ENDS:
             texts.setdefault((item.family, item.name, item.parameter), {})[item.end] = item.value
-        else:
+        elif item.family == "derived":
             stored.append(f"{item.name}: stored results, whose inputs cannot be varied in a notebook")
     decide = {
         (moving.family, moving.name, moving.parameter) for moving in claims.decided_by_assumed(entry.id, row["verdict"])

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from railcore.catalog import units
 from railcore.catalog.tables import Markdown, markdown_table, markdown_words
-from suite.ledger import claims, grounds
+from suite.ledger import causes, claims, grounds
 
 _MEANINGS = {  # in the order in which somebody who doubts reads
     "differs": "off by more than 10% of the document's value, or beyond the tolerance of a 0",
@@ -32,16 +32,22 @@ def ledger_text(ledger: list[dict[str, str]]) -> str:
             "The counts below lead to the claims.\n",
             _contents(claims.verdict_counts(ledger)),
             *(f"- **{verdict}**: {meaning}" for verdict, meaning in _MEANINGS.items()),
-            "\nBelow each claim: why ours is what it is, where that needs saying; its name, for "
-            "`python -m suite claim <document>.<name>`, which shows all its inputs; what ours rests on; what it is "
-            "worth, where no model could have failed it; the notebook. The deviation is relative to the document's "
+            "\nThe tolerance is half a unit of the last printed digit that is not 0, of digits that the document cuts off a "
+            "whole one, and of a whole count nothing; where it is another, the note of the claim says why.\n",
+            "Below each claim: why ours is what it is, where that needs saying; its name, for "
+            "`python -m suite claim <document>.<name>`, which shows its inputs; what ours rests on; what it is "
+            "worth, where no model could have failed it; why it does not come out; the notebook. The deviation is relative to the document's "
             "value, and the difference itself where that is 0.\n",
-            "What a value is worth as evidence. The counts are of claims that a model could have failed, by verdict; "
-            "then of the others, how many hold:\n",
+            "What a value is worth as evidence:\n",
             *(f"- **{evidence}**: {meaning}" for evidence, meaning in grounds.EVIDENCE.items()),
-            f"\n{markdown_table(claims.evidence_counts(ledger))}",
+            "\nOnly claims of the first kind are put to a model; the others count as looked up or multiplied.\n",
+            markdown_table(claims.evidence_counts(ledger)),
+            f"{claims.evidence_text(ledger)}\n",
+            "Why claims do not come out, those that were looked up or multiplied among them:\n",
+            *(f"- **{cause}**: {meaning}" for cause, meaning in causes.CAUSES.items()),
+            f"\n{markdown_table(claims.cause_counts(ledger))}",
             "What a value rests on (where several apply, the last of them counts). The counts are of reproduced claims "
-            "that a model could have failed:\n",
+            "that were put to a model:\n",
             *(f"- **{basis}**: {meaning}" for basis, meaning in grounds.BASES.items()),
             f"\n{markdown_table(claims.basis_counts(ledger))}",
             *_solved(ledger),
@@ -95,7 +101,8 @@ def _line(row: Mapping[str, str]) -> dict[str, str]:
         reason = reason.removeprefix(solved).removeprefix("; ")
     missing, notebook = row["verdict"] == "missing", f"notebook {row['notebook'][:2]}"
     linked = notebook if missing else f"[{notebook}](../notebooks/{row['notebook']}.ipynb)"
-    below = " · ".join(filter(None, [f"`{row['id'].partition('.')[2]}`", _basis(row), linked]))
+    cause = f"cause: {row['cause']}" if row["cause"] else ""
+    below = " · ".join(filter(None, [f"`{row['id'].partition('.')[2]}`", _basis(row), cause, linked]))
     place = markdown_words(claims.claim(row["id"]).place)
     parts = [f"{place}: **{markdown_words(row['claim'])}**", markdown_words(reason), below]
     line = {"claim": Markdown("<br>".join(filter(None, parts))), "document": shown["document"]}

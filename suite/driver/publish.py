@@ -11,6 +11,7 @@ import json
 import math
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -330,7 +331,8 @@ def _with_counts(ledger: list[dict[str, str]]) -> Contents:
     except (OSError, ValueError):
         return {}
     _, end, after = rest.partition(_COUNT_MARKERS[1])
-    text = f"{before}{start}\n{markdown_table(claims.evidence_counts(ledger))}{end}{after}"
+    told = textwrap.fill(claims.evidence_text(ledger), 120, break_on_hyphens=False)
+    text = f"{before}{start}\n{markdown_table(claims.evidence_counts(ledger))}\n{told}\n{end}{after}"
     return {_README: text.encode()} if end else {}
 
 

@@ -5,6 +5,7 @@ import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from functools import cache
 from typing import NoReturn
 
@@ -12,7 +13,8 @@ from railcore.catalog import files
 from railcore.catalog.tables import read_csv
 from railcore.catalog.units import unit as unit_of
 
-RELATIONS = {"=": "=", "~": "≈", "<": "≤", ">": "≥"}
+# cut: the document prints the first digits and cuts the others off.
+RELATIONS = {"=": "=", "~": "≈", "<": "≤", ">": "≥", "cut": "="}
 _FILE = "claims.csv"
 # Units beside those of railcore.catalog.units: what is counted, and how far a formula or rule is off.
 _COUNTED = (
@@ -20,11 +22,16 @@ _COUNTED = (
     "neighbors windows groups pairs neurons scopes rail"
 ).split()
 _COUNTED += ["GPU pairs", "relative error", "share broken"]
+_REASON = "tolerance:"  # begins the reason for a tolerance in a note
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One quantitative claim; `paper_value` is in `unit`, `tolerance` relative (absolute where paper_value is 0)."""
+    """One quantitative claim; `paper_value` is in `unit`, `tolerance` relative (absolute where paper_value is 0).
+
+    tolerance: of = and ~ half a unit of the last printed digit that is not 0, of `cut` a whole one, unless the file has
+    another; 0 is an exact count.
+    """
 
     id: str
     document: str
@@ -48,8 +55,8 @@ def claims() -> dict[str, Claim]:
     """All claims by id, in the order of data/claims.csv.
 
     Raises ValueError that names row, column and remedy: for columns that are not those of `Claim`, a blank cell (a note
-    may be blank, and the tolerance of < and >), an id that is there twice or not below its document, a number that is
-    not finite, a tolerance below 0, and an unknown unit, relation or notebook. What is no CSV text in UTF-8 is named.
+    may be blank, and a tolerance), an id that is there twice or not below its document, a number that is
+    not finite, a tolerance below 0, none of a paper's 0, one without its reason, and an unknown unit, relation or notebook. What is no CSV text in UTF-8 is named.
     """
     path = files.data(_FILE)
     try:
@@ -74,7 +81,7 @@ def _checked(line: int, row: Mapping[str, str], notebooks: set[str]) -> Claim:
     """The claim of a row. line: of the file, where the row ends."""
     if None in row or None in row.values():
         _refuse(line, "id", row.get("id"), "the row has more or fewer cells than the file has columns: quote commas")
-    may_be_blank = {"note"} | ({"tolerance"} if row["relation"] in "<>" else set())
+    may_be_blank = {"note", "tolerance"}
     for name, cell in row.items():
         if not cell.strip() and name not in may_be_blank:
             _refuse(line, name, cell, "it may not be blank")
@@ -88,10 +95,36 @@ def _checked(line: int, row: Mapping[str, str], notebooks: set[str]) -> Claim:
         )
     if row["notebook"] not in notebooks:
         _refuse(line, "notebook", row["notebook"], "it makes no figure or table of data/figures.csv or data/extras.csv")
-    numbers = {name: _number(line, name, row[name] or "0") for name in ("paper_value", "tolerance")}
-    if numbers["tolerance"] < 0:
-        _refuse(line, "tolerance", row["tolerance"], "write 0 or more")
-    return Claim(**{**row, **numbers})  # type: ignore[arg-type]
+    value, width = _number(line, "paper_value", row["paper_value"]), _tolerance(line, row)
+    return Claim(**{**row, "paper_value": value, "tolerance": width})  # type: ignore[arg-type]
+
+
+def _tolerance(line: int, row: Mapping[str, str]) -> float:
+    """Of the row, or of the digits that the document prints."""
+    value, relation = float(row["paper_value"]), row["relation"]
+    if cell := row["tolerance"]:
+        width = _number(line, "tolerance", cell)
+        if width < 0:
+            _refuse(line, "tolerance", cell, "write 0 or more")
+        exact = width == 0 and value.is_integer() and _counts(row["unit"])
+        if value and not exact and _REASON not in row["note"]:
+            _refuse(line, "tolerance", cell, f"leave it blank for that of the digits, or say why: {_REASON} ... in note")
+        return width
+    if relation in ("<", ">"):
+        return 0.0
+    if not value:
+        _refuse(line, "tolerance", cell, "give one where the paper's value is 0")
+    return printed_digit(value) * (1.0 if relation == "cut" else 0.5) / abs(value)
+
+
+def _counts(symbol: str) -> bool:
+    """Whether what has this unit is a whole number."""
+    return symbol in _COUNTED or symbol not in ("1", "fraction") and unit_of(symbol)[0] == "1"
+
+
+def printed_digit(value: float) -> float:
+    """A unit of the last digit of a number that is not 0: 0.01 of 0.75, 100 of 23,300."""
+    return 10.0 ** int(Decimal(f"{value:.12g}").normalize().as_tuple().exponent)
 
 
 def _number(line: int, name: str, cell: str) -> float:

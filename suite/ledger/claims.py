@@ -14,18 +14,21 @@ from railcore.catalog.tables import MarkdownText, csv_text, markdown_table, read
 from railcore.catalog.units import counted, number, show, significant
 from railcore.catalog.units import unit as unit_of
 from suite import workspace
-from suite.ledger import grounds
+from suite.ledger import causes, grounds
 from suite.ledger.claim_rows import RELATIONS, Claim, claims
 
 VERDICTS = ("reproduced", "close", "differs", "unavailable", "missing")
+FAILED = ("close", "differs")
 LEDGER_COLUMNS = (
-    "id document where claim unit relation paper_value tolerance value low high deviation verdict reason basis "
+    "id document where claim unit relation paper_value tolerance value low high deviation verdict cause reason basis "
     "evidence note notebook"
 ).split()
 _NO_DATA = "at the date of the paper"  # in the note of a claim whose data are no longer to be had: it may have no value
 _Texts = Mapping[str, str] | None  # by claim id
+_ONE_FORMULA = ("railonly2025.table1.", "railonly2023.table2.")  # the switch tables
 MAX_WORDS = 60  # of a reason: two sentences that are read once
 RECORDED_COLUMNS = ("id", "value", "low", "high", "reason", "basis")  # low, high: `drawn_range`, if ours are draws
+_LAST_BITS = 1e-12  # of a deviation: on another machine
 MIN_DRAWS = 10  # of a claim that is one draw of the document
 
 
@@ -103,9 +106,10 @@ def verdict(
 ) -> str:
     """Reproduced, close or differs; unavailable for no value.
 
-    = and ~ hold when |deviation| <= tolerance, < when value <= paper, > when value >= paper. Close: the relation
-    fails, but value is within 10% of a paper value other than 0.
-    Where the paper's value is one draw of a random experiment, = and ~ hold too when it lies in the range of our draws.
+    = and ~ hold when |deviation| <= tolerance, `cut` when 0 <= deviation < tolerance, < when value <= paper, > when
+    value >= paper. Close: the relation fails, but value is within 10% of a paper value other than 0.
+    Where the paper's value is one draw of a random experiment, = and ~ hold too when it lies in the range of our draws;
+    of < and > our median decides alone.
 
     Parameters
     ----------
@@ -126,7 +130,9 @@ def verdict(
         return "unavailable"
     off = deviation(value, paper)
     among = drawn is not None and drawn[0] <= paper <= drawn[1]
-    holds = {"<": value <= paper, ">": value >= paper}.get(relation, among or abs(off) <= tolerance + 1e-12)
+    near = abs(off) <= tolerance + _LAST_BITS
+    cut = -_LAST_BITS <= off < tolerance - _LAST_BITS
+    holds = {"<": value <= paper, ">": value >= paper, "cut": cut}.get(relation, among or near)
     return "reproduced" if holds else "close" if paper and abs(off) <= 0.1 else "differs"
 
 
@@ -140,7 +146,7 @@ def within_printed_digit(value: float, entry: Claim) -> bool:
     """Whether a value is not the document's, but rounds to it: 0.0349 where 0.03 is printed."""
     half = 0.5 * 10.0 ** int(Decimal(f"{entry.paper_value:.12g}").as_tuple().exponent)
     off = abs(value - entry.paper_value)
-    return entry.relation in "=~" and 1e-9 * abs(entry.paper_value) < off <= half
+    return entry.relation in ("=", "~") and 1e-9 * abs(entry.paper_value) < off <= half
 
 
 def _checked(claim_id: str, value) -> float | None:
@@ -257,7 +263,7 @@ def decided_by_assumed(claim_id: str, judged: str) -> list[grounds.MovingInput]:
     """Assumed inputs of the catalog at whose low or high end a claim has another verdict than `judged`."""
     entry = claim(claim_id)
     terms = entry.paper_value, entry.relation, entry.tolerance
-    assumed = [moved for moved in grounds.moving_inputs(claim_id) if moved.family != "derived"]
+    assumed = [moved for moved in grounds.moving_inputs(claim_id) if moved.end in grounds.ENDS]
     return [moved for moved in assumed if verdict(moved.value, *terms) != judged]
 
 
@@ -335,23 +341,53 @@ def verdict_counts(rows: _Rows) -> list[dict[str, object]]:
 
 
 def evidence_counts(rows: _Rows) -> list[dict[str, object]]:
-    """Claims of each document and of all that a model could have failed, by verdict; then how many of the others hold.
+    """Claims of each document and of all: what became of those that were put to a model, and how many others hold.
 
-    The column missing is there where a claim is.
+    A claim that set a parameter counts as that alone. The column missing is there where a claim is.
     """
-    verdicts = [name for name in VERDICTS if name != "missing" or _count(rows, verdict=name)]
     table = []
     for document, mine in _by_document(rows):
-        of_model = {name: _count(mine, verdict=name, evidence="model") for name in verdicts}
-        rest = [name for name in grounds.EVIDENCE if name != "model"]
-        held = {name: _count(mine, verdict="reproduced", evidence=name) for name in rest}
-        others = {name: f"{held[name]} of {_count(mine, evidence=name)}" for name in rest}
-        table.append({"document": document, **of_model, **others})
+        put = [row for row in mine if row["evidence"] == "model"]
+        free = [row for row in put if row["basis"] != "calibrated"]
+        rest = [row for row in mine if row["evidence"] != "model"]
+        counts = {
+            "put to a model": len(put),
+            "came out": _count(free, verdict="reproduced"),
+            "set a parameter": len(put) - len(free),
+            "within 10%": _count(free, verdict="close"),
+            "did not": _count(free, verdict="differs"),
+            "no data": _count(free, verdict="unavailable"),
+            "looked up or multiplied": f"{_count(rest, verdict='reproduced')} of {len(rest)} hold",
+        }
+        missing = {"missing": _count(mine, verdict="missing")} if _count(rows, verdict="missing") else {}
+        table.append({"document": document, **counts, **missing})
     return table
 
 
+def cause_counts(rows: _Rows) -> list[dict[str, object]]:
+    """Claims of each document and of all that do not come out, put to a model or not, by cause."""
+    return [
+        {"document": document, **{name: _count(mine, cause=name) for name in causes.CAUSES}}
+        for document, mine in _by_document(rows)
+    ]
+
+
+def evidence_text(rows: _Rows) -> str:
+    """What `evidence_counts` and `cause_counts` say, in sentences."""
+    (*_, counts), (*_, why) = evidence_counts(rows), cause_counts(rows)
+    put, out, used = (counts[name] for name in ("put to a model", "came out", "set a parameter"))
+    tables = sum(row["id"].startswith(_ONE_FORMULA) for row in rows)
+    failed = sum(row["verdict"] in FAILED for row in rows)
+    told = ", ".join(f"{why[name]} because {meaning}" for name, meaning in causes.CAUSES.items())
+    return (
+        f"Of {len(rows)} claims {put} were put to a model that could have failed them: {out} came out, and {used} prove "
+        f"nothing, since they set a parameter. {tables} of all are two switch tables, which one formula gives. "
+        f"{failed} do not come out, looked-up ones among them: {told}."
+    )
+
+
 def basis_counts(rows: _Rows) -> list[dict[str, object]]:
-    """Reproduced claims of each document and of all that a model could have failed, by what they rest on."""
+    """Reproduced claims of each document and of all that were put to a model, by what they rest on."""
     return [
         {
             "document": document,
@@ -381,6 +417,7 @@ def ledger(rows: list[dict[str, str]]) -> list[dict[str, str]]:
         off = "" if value is None else f"{significant(deviation(value, entry.paper_value)):.6g}"
         mine = {"value": row["value"] if row else "", **ends, "deviation": off, "verdict": judged}
         mine["evidence"] = grounds.evidence(entry.id)
+        mine["cause"] = causes.cause(entry.id) if judged in FAILED else ""
         paper = {"paper_value": f"{entry.paper_value:.12g}", "tolerance": f"{entry.tolerance:.12g}"}
         result.append({**vars(entry), **paper, **mine, **{key: row[key] if row else "" for key in ("reason", "basis")}})
     return result

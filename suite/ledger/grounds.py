@@ -1,8 +1,7 @@
 """What our value of a claim rests on and what it is worth: solved parameters, assumed inputs, evidence.
 
-data/calibrations.csv has the parameters that were solved, data/derived/claim_inputs.csv what each assumed input of the
-catalog does to a claim, data/claim_evidence.csv which values no model could have failed, and data/claim_causes.csv why
-a claim does not come out.
+data/calibrations.csv has the parameters that were solved, data/derived/claim_inputs.csv what each input of the catalog
+does to a claim, and data/claim_evidence.csv which values no model could have failed.
 """
 
 from collections.abc import Mapping
@@ -30,12 +29,7 @@ EVIDENCE = {
     "arithmetic": "a product or a look-up of numbers that the document prints",
     "given": "the value is an input",
 }
-# Why a claim does not come out.
-CAUSES = {
-    "contradiction": "the document contradicts itself, or what it cites",
-    "not printed": "the number needs what the document does not print",
-    "ours": "our model or our reading is another one, or falls short",
-}
+ENDS = ("low", "high")  # of an assumed row of the catalog
 CLAIM_INPUTS = "derived/claim_inputs.csv"
 _RUNS, _FILE = "runs:", "file:"  # begin words of `used` that name measured runs, and a file of data/measured
 
@@ -147,8 +141,10 @@ def calibration_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
     return table
 
 
-def _classes(name: str, column: str, known: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Rows of a file of data/ by the claims that their patterns fit. column: which has one of `known`.
+def claims_by_pattern(name: str, column: str, known: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Rows of a file of data/ by the ids of the claims that fit their column claims.
+
+    column: of the file, with one of `known`.
 
     Raises ValueError for a row with another value there or a blank, and for a claim that two rows name.
     """
@@ -167,7 +163,7 @@ def _classes(name: str, column: str, known: Mapping[str, str]) -> dict[str, dict
 @cache
 def _evidence() -> dict[str, tuple[str, str]]:
     """Evidence and why, by id, of the claims that data/claim_evidence.csv names."""
-    named = _classes("claim_evidence.csv", "evidence", EVIDENCE)
+    named = claims_by_pattern("claim_evidence.csv", "evidence", EVIDENCE)
     return {claim_id: (row["evidence"], row["why"]) for claim_id, row in named.items()}
 
 
@@ -190,7 +186,8 @@ class MovingInput:
     """An input that moves a claim: what was changed and our value of the claim there, in the claim's unit.
 
     family, name, parameter: the catalog's row. Of stored results "derived", a path and ""; of all rows "", words, "".
-    end: "low" or "high" of the row, or of the claim with all rows; "+1%" of stored results, which have no ends.
+    end: "low" or "high" of an assumed row, or of the claim with all of them; "+1%" of other rows and of stored results,
+        "x2" of other rows that count something.
     """
 
     family: str
@@ -212,5 +209,5 @@ def _moving() -> dict[str, tuple[MovingInput, ...]]:
 
 
 def moving_inputs(claim_id: str) -> tuple[MovingInput, ...]:
-    """Assumed rows and stored numbers that move a claim's value, from data/derived/claim_inputs.csv (`make slow`)."""
+    """Rows of the catalog and stored numbers that move a claim's value, from data/derived/claim_inputs.csv (`make slow`)."""
     return _moving().get(known_claim(claim_id), ())

@@ -1,46 +1,18 @@
 """The report on the reproduction: contradictions found in the documents, and the ledger as tables to read."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import NamedTuple
 
 import pandas as pd
 
-from railcore.catalog import files
-from railcore.catalog.tables import MarkdownText, markdown_table, read_csv
-from suite.ledger import claims, grounds
+from railcore.catalog.tables import MarkdownText, markdown_table
+from suite.ledger import causes, claims, grounds
 
 LedgerRows = Sequence[Mapping[str, str]]
 FILTERS = ("document", "verdict", "basis", "evidence")
-_FILE = "contradictions.csv"
 _RULES = {  # units of claims that print no number: what they print, and ours
     "relative error": ("a formula", "off by {}%"),
     "share broken": ("a rule", "broken in {}%"),
 }
-
-
-class Contradiction(NamedTuple):
-    """A sentence of a document and what it contradicts. claim: its row of the ledger, which has our number."""
-
-    claim: str
-    says: str
-    against: str
-
-
-@cache
-def contradictions() -> tuple[Contradiction, ...]:
-    """All of data/contradictions.csv. Raises ValueError by line for a blank field, a claim given twice or unknown."""
-    rows: list[Contradiction] = []
-    for line, row in enumerate(read_csv(files.data(_FILE)), start=2):
-        where = f"data/{_FILE}, line {line}"
-        if blank := [name for name in Contradiction._fields if not (row.get(name) or "").strip()]:
-            raise ValueError(f"{where}: {blank[0]} is blank: fill it in")
-        if row["claim"] not in claims.claims():
-            raise ValueError(f"{where}: claim is {row['claim']!r}, which data/claims.csv has not: give one of its ids")
-        if row["claim"] in [row.claim for row in rows]:
-            raise ValueError(f"{where}: claim {row['claim']!r} is given twice: join the rows")
-        rows.append(Contradiction(*(row[name] for name in Contradiction._fields)))
-    return tuple(rows)
 
 
 def weight(row: Mapping[str, str]) -> float:
@@ -59,7 +31,7 @@ def contradiction_table(ledger: LedgerRows) -> pd.DataFrame:
     Raises ValueError for a claim that the ledger has not.
     """
     recorded, rows = {row["id"]: row for row in ledger}, []
-    for contradiction in contradictions():
+    for contradiction in causes.contradictions():
         row = recorded.get(contradiction.claim)
         if row is None or not row["value"]:
             raise ValueError(f"the ledger has no value of {contradiction.claim}: run make figures")
