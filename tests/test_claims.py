@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from railcore.catalog import files, tables
 from suite import workspace
 from suite.__main__ import main
-from suite.ledger import claims, grounds
+from suite.ledger import causes, claim_rows, claims, grounds
 
 COUNT = "railonly2025.text.r64_tiers_rail_only"  # = 2 tiers, tolerance 0
 SHARE = "railonly2025.text.r64_switch_ratio"  # = 0.75, tolerance 0.0067
@@ -48,6 +48,10 @@ def lines(shown):
         (1, 1, ">", 0, "reproduced"),
         (0.95, 1, ">", 0, "close"),
         (0.8, 1, ">", 0, "differs"),
+        (0.545, 0.54, "cut", 1 / 54, "reproduced"),
+        (0.54, 0.54, "cut", 1 / 54, "reproduced"),
+        (0.55, 0.54, "cut", 1 / 54, "close"),
+        (0.539, 0.54, "cut", 1 / 54, "close"),
         (0, 0, "=", 0, "reproduced"),
         (-1e-3, 0, "=", 1e-3, "reproduced"),
         (1.1e-3, 0, "=", 1e-3, "differs"),
@@ -236,20 +240,47 @@ def test_counts_of_the_ledger(facts):
         mine = document in ("railonly2025", "all")
         assert sum(row[name] for name in claims.VERDICTS) == row["claims"]
         assert row["reproduced"] == 2 * mine
-        assert worth[document]["reproduced"] == bases[document]["reading"] == mine  # the others are no model's
-        assert [worth[document][name] for name in ("arithmetic", "given")] == (
-            ["1 of 1", "0 of 1"] if mine else ["0 of 0", "0 of 0"]
-        )
+        # put to a model is the ratio alone, and its reading came out; of the others one of two holds
+        assert worth[document]["came out"] == bases[document]["reading"] == mine
+        put = [row for row in rows if row["evidence"] == "model" and document in ("all", row["document"])]
+        columns = ("came out", "set a parameter", "within 10%", "did not", "no data")
+        missing = sum(row["verdict"] == "missing" for row in put)
+        assert sum(worth[document][name] for name in columns) + missing == worth[document]["put to a model"] == len(put)
+        assert worth[document]["looked up or multiplied"].startswith("1 of " if mine else "0 of ")
         assert worth[document]["missing"] == row["missing"]
     for column in ("claims", "missing"):
         assert sum(row[column] for name, row in verdicts.items() if name != "all") == verdicts["all"][column]
     assert "missing" not in claims.evidence_counts([row | {"verdict": "close"} for row in rows])[0]
 
 
+def test_a_claim_that_set_a_parameter_counts_as_that_alone():
+    claim = {"document": "railonly2025", "evidence": "model", "cause": ""}
+    verdicts = {"reproduced": "came out", "close": "within 10%", "differs": "did not"}
+    rows = [claim | {"verdict": name, "basis": basis} for name in verdicts for basis in ("calibrated", "stated")]
+    counts = claims.evidence_counts(rows)[-1]
+    assert (counts["put to a model"], counts["set a parameter"]) == (6, 3)
+    assert all(counts[column] == 1 for column in verdicts.values())
+
+
+def test_what_the_counts_say_in_sentences():
+    rows = reproduction()
+    text, counts = claims.evidence_text(rows), claims.evidence_counts(rows)[-1]
+    failed = sum(row["verdict"] in claims.FAILED for row in rows)
+    for words in (
+        f"Of {len(rows)} claims {counts['put to a model']} were put to a model",
+        f"{counts['came out']} came out, and {counts['set a parameter']} prove nothing",
+        f"{failed} do not come out",
+    ):
+        assert words in text
+    why = claims.cause_counts(rows)
+    assert sum(why[-1][name] for name in causes.CAUSES) == failed
+    assert all(sum(row[name] for row in why[:-1]) == why[-1][name] for name in causes.CAUSES)
+
+
 @pytest.fixture
 def facts(monkeypatch, tmp_path):
     """Write a file of data/ in place of the project's: its name without the ending, header and rows."""
-    caches = (claims.claims, grounds.calibrations, grounds._evidence, grounds._moving)
+    caches = (claims.claims, grounds.calibrations, grounds._evidence, grounds._moving, causes._causes)
 
     def write(name, *lines):
         replaced[f"{name}.csv"] = tmp_path / f"own_{name.replace('/', '_')}.csv"
@@ -316,12 +347,15 @@ def test_a_claim_is_shown_with_what_moves_it_first(facts, capsys):
         f"18_cluster_networks,latencies,NVSwitch 3,latency,high,{entry.id},6e-7",
         f"18_cluster_networks,latencies,H100 NVLink port,latency,high,{entry.id},2e-6",
         f"18_cluster_networks,derived,data/derived/x.csv,,+1%,{entry.id},5e-7",
+        f"18_cluster_networks,platforms,DGX H100,nic_bandwidth,+1%,{entry.id},5e-7",
     )
     assert published[entry.id]["verdict"] == "reproduced"
     assert main(["claim", entry.id]) == 0
     printed = capsys.readouterr().out
     decides, moves, stored = (printed.index(text) for text in ("NVLink port, latency", "NVSwitch 3, latency", "x.csv"))
     assert decides < moves < stored < printed.index("settings")
+    _, listed = printed.split("numbers of the catalog that move it:")
+    assert "platforms: DGX H100, nic_bandwidth" in listed and "DGX H100, gpus" not in listed
     assert "ours 2 µs (decides the verdict)" in printed and "ours 400 ns to 600 ns" in printed
     assert "stored results, whose inputs cannot be varied" in printed
 
@@ -330,8 +364,8 @@ def test_a_claim_is_shown_with_what_moves_it_first(facts, capsys):
     ("row", "message"),
     [
         ("railonly2025.no_such,given,x", "claim_evidence.csv, railonly2025.no_such: .* fits no claim"),
-        (f"{COUNT},guess,x", "evidence is one of model, measured, arithmetic, given"),
-        (f"{COUNT},given, ", "with a reason in the column why"),
+        (f"{COUNT},guess,x", "evidence is one of model, construction, measured, arithmetic, given"),
+        (f"{COUNT},given, ", "no cell is blank"),
         ("railonly2025.text.r64_tiers_*,given,x", f"{COUNT} is named by another row too"),
     ],
 )
@@ -359,7 +393,10 @@ FIRST = "railonly2025.a.b,railonly2025,Fig. 1,words,3,GPUs,=,0,,01_network_cost"
         ({4: "nan"}, "line 3, column paper_value is 'nan': write a finite number"),
         ({4: "many"}, "column paper_value is 'many': write a finite number"),
         ({7: "-0.1"}, "column tolerance is '-0.1': write 0 or more"),
-        ({7: ""}, "column tolerance is '': it may not be blank"),
+        ({4: "0", 7: ""}, "column tolerance is '': give one where the paper's value is 0"),
+        ({7: "0.1"}, "column tolerance is '0.1': leave it blank for that of the digits, or say why: tolerance: ..."),
+        ({4: "2.5"}, "column tolerance is '0': leave it blank"),  # no whole count
+        ({5: "s"}, "column tolerance is '0': leave it blank"),
         ({5: "furlongs"}, "column unit is 'furlongs': it is unknown"),
         ({6: "=="}, "column relation is '=='"),
         ({0: "railonly2025.a.b"}, "column id is 'railonly2025.a.b': it is there twice"),
@@ -373,6 +410,23 @@ def test_a_claim_that_cannot_be_read_is_refused_by_line_and_column(facts, change
     facts("claims", HEADER, FIRST, ",".join(changed.get(i, cell) for i, cell in enumerate(cells)))
     with pytest.raises(ValueError, match=f"data/claims.csv, line 3.*{message}|{message}"):
         claims.claims()
+
+
+@given(st.integers(1, 999), st.integers(-6, 9), st.sampled_from(["=", "~", "cut"]))
+def test_a_tolerance_is_that_of_the_last_printed_digit_that_is_not_0(digits, power, relation):
+    unit = 10.0**power * (100 if digits % 100 == 0 else 10 if digits % 10 == 0 else 1)
+    row = dict(zip(HEADER.split(","), FIRST.split(","), strict=True))
+    row |= {"paper_value": f"{digits}e{power}", "relation": relation, "tolerance": ""}
+    entry = claim_rows._checked(2, row, {row["notebook"]})
+    for share, holds in ((0.49, True), (-0.49, relation != "cut"), (0.51, relation == "cut"), (1.01, False)):
+        value = entry.paper_value + share * unit
+        judged = claims.verdict(value, entry.paper_value, entry.relation, entry.tolerance)
+        assert (judged == "reproduced") == holds
+
+
+def test_another_tolerance_has_its_reason(facts):
+    facts("claims", HEADER, FIRST.replace(",=,0,,", ",=,0.2,tolerance: read off a curve,"))
+    assert claims.claim("railonly2025.a.b").tolerance == 0.2
 
 
 @pytest.mark.parametrize("relation", ["<", ">"])
@@ -453,8 +507,8 @@ def test_published_ledger_holds_every_claim_as_the_data_have_it():
         for row, source in zip(rows, csv.DictReader(stream), strict=True):
             for column in ("id", "document", "where", "claim", "unit", "relation", "note", "notebook"):
                 assert row[column] == source[column]
-            for column in ("paper_value", "tolerance"):
-                assert float(row[column]) == pytest.approx(float(source[column] or 0), rel=1e-11)
+            assert float(row["paper_value"]) == pytest.approx(float(source["paper_value"]), rel=1e-11)
+            assert float(row["tolerance"]) == pytest.approx(claims.claim(row["id"]).tolerance, rel=1e-11)
 
 
 def test_every_published_verdict_follows_from_value_relation_and_tolerance():

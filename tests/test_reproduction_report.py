@@ -5,7 +5,7 @@ import pytest
 from railcore.catalog import files
 from railcore.catalog.tables import read_csv
 from suite import workspace
-from suite.ledger import claims, reproduction
+from suite.ledger import causes, claims, reproduction
 
 LEDGER = read_csv(workspace.FIGURES / "reproduction.csv")
 
@@ -14,15 +14,40 @@ def row(claim_id):
     return next(row for row in LEDGER if row["id"] == claim_id)
 
 
-def test_each_contradiction_is_a_claim_that_does_not_simply_hold():
-    for contradiction in reproduction.contradictions():
-        assert row(contradiction.claim)["verdict"] in ("differs", "close"), contradiction.claim
+def test_what_does_not_come_out_has_one_cause_and_nothing_else_has():
+    assert {row["cause"] for row in LEDGER} == {"", *causes.CAUSES}
+    for entry in LEDGER:
+        failed = entry["verdict"] in claims.FAILED
+        assert bool(causes.cause(entry["id"])) == failed and causes.cause(entry["id"]) == entry["cause"], entry["id"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{other},guess", "cause is one of not printed, ours, and no cell is blank"),
+        ("{other},contradiction", "cause is one of not printed, ours"),
+        ("no.such,ours", "fits no claim"),
+        ("{listed},ours", "stands in data/contradictions.csv too: name it once"),
+        ("{other},ours\n{other},not printed", "is named by another row too"),
+    ],
+)
+def test_damaged_causes_are_refused(text, message, tmp_path, monkeypatch):
+    listed = causes.contradictions()[0].claim
+    other = next(name for name in claims.claims() if not causes.cause(name))
+    path, data = tmp_path / "claim_causes.csv", files.data
+    path.write_text("claims,cause\n" + text.format(listed=listed, other=other) + "\n")
+    monkeypatch.setattr(files, "data", lambda name: path if name == path.name else data(name))
+    causes._causes.cache_clear()
+    with pytest.raises(ValueError, match=message):
+        causes.cause(other)
+    monkeypatch.undo()
+    causes._causes.cache_clear()
 
 
 def test_contradictions_are_in_order_of_weight_with_our_numbers():
     table = reproduction.contradiction_table(LEDGER)
     assert table["weight"].is_monotonic_decreasing and (table["weight"] > 0).all()
-    assert len(table) == len(reproduction.contradictions()) == table["claim"].nunique()
+    assert len(table) == len(causes.contradictions()) == table["claim"].nunique()
     ratio = table.set_index("claim").loc["railonly2025.text.r64_switch_ratio"]
     assert ratio["printed"] == "=\u00a00.75" and ratio["ours"] == "0.6" and ratio["weight"] == pytest.approx(0.2)
     formula = table.set_index("claim").loc["railonly2023.table1.hb_domain_product"]
@@ -49,11 +74,11 @@ def test_damaged_contradictions_are_refused_by_line(text, message, tmp_path, mon
     path = tmp_path / "contradictions.csv"
     path.write_text("claim,says,against\n" + text.format(id=LEDGER[0]["id"]) + "\n")
     monkeypatch.setattr(files, "data", lambda name: path)
-    reproduction.contradictions.cache_clear()
+    causes.contradictions.cache_clear()
     with pytest.raises(ValueError, match=message):
-        reproduction.contradictions()
+        causes.contradictions()
     monkeypatch.undo()
-    reproduction.contradictions.cache_clear()
+    causes.contradictions.cache_clear()
 
 
 def test_deviations_are_of_claims_that_print_a_number():
@@ -61,7 +86,7 @@ def test_deviations_are_of_claims_that_print_a_number():
     assert (table["off"] >= 0).all() and set(table["verdict"]) == {"reproduced", "close", "differs"}
     for name in table.index:
         entry = claims.claim(name)
-        assert entry.paper_value and entry.relation in ("=", "~")
+        assert entry.paper_value and entry.relation in ("=", "~", "cut")
     assert (table.loc[table["verdict"] == "close", "off"] <= 0.1).all()
     assert (table.loc[table["verdict"] == "reproduced", "off"] <= table["tolerance"].max()).all()
 

@@ -138,7 +138,9 @@ def _recorded(changed: Change, larger: str, cells: list[str]) -> tuple[dict[str,
             with open(os.devnull, "w") as quiet, redirect_stdout(quiet):
                 for source in cells:
                     exec(source, names)
-        except ValueError as error:
+        except Exception as error:  # what a notebook does with an impossible number is its own affair
+            if not changed and not larger:
+                raise
             where = "; ".join(f"{row['name']}, {row['parameter']}: {row['value']}" for row in changed)
             print(f"{where or larger}: {error}", file=sys.stderr)
     read = [Path(path).stem for path in files.data_files_read() if path.startswith("data/derived/")]
@@ -205,7 +207,10 @@ def _moving(rows: Change, base: dict[str, float], cells: list[str]) -> Iterator[
     if not rows:
         return
     larger = [_enlarged(row, 1 + place / len(rows)) for place, row in enumerate(rows)]
-    values = _forked([{key: row[key] for key in row if key != "end"} for row in larger], "", cells)[0]
+    values = _values_with(larger, cells)
+    if len(rows) == 1 and len(values) < len(base):  # refused, such as 2.02 bytes
+        larger = [rows[0] | {"value": f"{2 * float(rows[0]['value']):g}", "end": "x2"}]
+        values = _values_with(larger, cells)
     moved = _moved(base, values)
     if len(rows) == 1:
         yield from [(larger[0], moved)] if moved else []
@@ -215,14 +220,20 @@ def _moving(rows: Change, base: dict[str, float], cells: list[str]) -> Iterator[
         yield from _moving(rows[half:], base, cells)
 
 
+def _values_with(changed: Change, cells: list[str]) -> dict[str, float]:
+    return _forked([{key: row[key] for key in row if key != "end"} for row in changed], "", cells)[0]
+
+
 def _enlarged(row: dict[str, str], times: float = 1.0) -> dict[str, str]:
-    """A row whose number is 1% larger, or twice as large (of 0: 1) where it counts something; its end says which.
+    """A row whose number is 1% larger, or twice as large where it counts something, and 1 of 0 and 0 of 1; with its end.
 
     times: of the 1%, so that rows which are larger together do not cancel each other.
     """
     value = float(row["value"])
-    if value.is_integer() and (value == 0 or unit(row["unit"])[0] == "1"):
-        return row | {"value": f"{2 * value or 1:g}", "end": "x2"}
+    if value in (0, 1):
+        return row | {"value": f"{1 - value:g}", "end": f"{1 - value:g}"}
+    if value.is_integer() and unit(row["unit"])[0] == "1":
+        return row | {"value": f"{2 * value:g}", "end": "x2"}
     return row | {"value": f"{value * (1 + _MORE * times):.12g}", "end": f"+{_MORE:.0%}"}
 
 

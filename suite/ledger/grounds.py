@@ -187,7 +187,7 @@ class MovingInput:
 
     family, name, parameter: the catalog's row. Of stored results "derived", a path and ""; of all rows "", words, "".
     end: "low" or "high" of an assumed row, or of the claim with all of them; "+1%" of other rows and of stored results,
-        "x2" of other rows that count something.
+        "x2", "0" or "1" of other rows that count something.
     """
 
     family: str

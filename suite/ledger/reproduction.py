@@ -8,7 +8,7 @@ from railcore.catalog.tables import MarkdownText, markdown_table
 from suite.ledger import causes, claims, grounds
 
 LedgerRows = Sequence[Mapping[str, str]]
-FILTERS = ("document", "verdict", "basis", "evidence")
+FILTERS = ("document", "verdict", "cause", "basis", "evidence")
 _RULES = {  # units of claims that print no number: what they print, and ours
     "relative error": ("a formula", "off by {}%"),
     "share broken": ("a rule", "broken in {}%"),
@@ -52,7 +52,7 @@ def contradiction_table(ledger: LedgerRows) -> pd.DataFrame:
 
 
 def deviations(ledger: LedgerRows) -> pd.DataFrame:
-    """Deviations of claims that print a number: those of = and about, whose paper value is not 0.
+    """Deviations of claims that print a number which is no bound and not 0.
 
     ledger: rows of figures/reproduction.csv. Columns id, document, verdict, evidence, off (the absolute deviation, a
     share of the printed number), tolerance.
@@ -60,7 +60,7 @@ def deviations(ledger: LedgerRows) -> pd.DataFrame:
     rows = []
     for row in ledger:
         entry = claims.claim(row["id"])
-        if row["value"] and entry.paper_value and entry.relation in "=~":
+        if row["value"] and entry.paper_value and entry.relation not in ("<", ">"):
             told = {name: row[name] for name in ("id", "document", "verdict", "evidence")}
             rows.append({**told, "off": abs(float(row["deviation"])), "tolerance": entry.tolerance})
     return pd.DataFrame(rows)
@@ -78,7 +78,7 @@ def ledger_table(ledger: LedgerRows, **wanted: str) -> list[dict[str, str]]:
             name = f"{row['where']}: {row['claim']}"
             told = {"claim": name, "document has": shown["document"], "ours": shown["ours"]}
             told |= {"deviation": shown["deviation"], "verdict": row["verdict"]}
-            rows.append(told | {"rests on": row["basis"], "evidence": row["evidence"]})
+            rows.append(told | {"cause": row["cause"], "rests on": row["basis"], "evidence": row["evidence"]})
     return rows
 
 
