@@ -54,8 +54,7 @@ def key(case: str) -> tuple:
 
 
 def _read_rows(notebook: str) -> list[dict[str, str]]:
-    """Numbers of the catalog that the published notebook has read, as their files have them, with the family.
-    """
+    """Numbers of the catalog that the published notebook has read, as their files have them, with the family."""
     published = read_csv(workspace.FIGURES / "inputs.csv")
     read = {(row["family"], row["name"], row["parameter"]) for row in published if row["notebook"] == notebook}
     return [
@@ -202,7 +201,9 @@ def _rows(notebook: str) -> list[list]:
     return rows or [[notebook, *[""] * (len(COLUMNS) - 2), None]]
 
 
-def _moving(rows: Change, base: dict[str, float], cells: list[str]) -> Iterator[tuple[dict[str, str], dict[str, float]]]:
+def _moving(
+    rows: Change, base: dict[str, float], cells: list[str]
+) -> Iterator[tuple[dict[str, str], dict[str, float]]]:
     """Rows that move a claim when they are larger, with the claims' values: halves of what moves any, again and again."""
     if not rows:
         return

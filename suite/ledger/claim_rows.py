@@ -108,7 +108,9 @@ def _tolerance(line: int, row: Mapping[str, str]) -> float:
             _refuse(line, "tolerance", cell, "write 0 or more")
         exact = width == 0 and value.is_integer() and _counts(row["unit"])
         if value and not exact and _REASON not in row["note"]:
-            _refuse(line, "tolerance", cell, f"leave it blank for that of the digits, or say why: {_REASON} ... in note")
+            _refuse(
+                line, "tolerance", cell, f"leave it blank for that of the digits, or say why: {_REASON} ... in note"
+            )
         return width
     if relation in ("<", ">"):
         return 0.0
