@@ -204,7 +204,7 @@ def _rows(notebook: str) -> list[list]:
 def _moving(
     rows: Change, base: dict[str, float], cells: list[str]
 ) -> Iterator[tuple[dict[str, str], dict[str, float]]]:
-    """Rows that move a claim when they are larger, with the claims' values: halves of what moves any, again and again."""
+    """Rows that move a claim when they are larger, with the claims' values: halves of what moves any, until one is left."""
     if not rows:
         return
     larger = [_enlarged(row, 1 + place / len(rows)) for place, row in enumerate(rows)]
@@ -226,7 +226,7 @@ def _values_with(changed: Change, cells: list[str]) -> dict[str, float]:
 
 
 def _enlarged(row: dict[str, str], times: float = 1.0) -> dict[str, str]:
-    """A row whose number is 1% larger, or twice as large where it counts something, and 1 of 0 and 0 of 1; with its end.
+    """A row with another number, which its end names: 1% more, twice as much of a count, 1 in place of 0 or 0 of 1.
 
     times: of the 1%, so that rows which are larger together do not cancel each other.
     """

@@ -55,8 +55,9 @@ def claims() -> dict[str, Claim]:
     """All claims by id, in the order of data/claims.csv.
 
     Raises ValueError that names row, column and remedy: for columns that are not those of `Claim`, a blank cell (a note
-    may be blank, and a tolerance), an id that is there twice or not below its document, a number that is
-    not finite, a tolerance below 0, none of a paper's 0, one without its reason, and an unknown unit, relation or notebook. What is no CSV text in UTF-8 is named.
+    may be blank, and a tolerance), an id that is there twice or not below its document, a number that is not finite, a
+    tolerance below 0, none of a paper's 0, one without its reason, and an unknown unit, relation or notebook. What is
+    no CSV text in UTF-8 is named.
     """
     path = files.data(_FILE)
     try:
@@ -121,7 +122,7 @@ def _tolerance(line: int, row: Mapping[str, str]) -> float:
 
 def _counts(symbol: str) -> bool:
     """Whether what has this unit is a whole number."""
-    return symbol in _COUNTED or symbol not in ("1", "fraction") and unit_of(symbol)[0] == "1"
+    return symbol in _COUNTED or (symbol not in ("1", "fraction") and unit_of(symbol)[0] == "1")
 
 
 def printed_digit(value: float) -> float:

@@ -380,8 +380,8 @@ def evidence_text(rows: _Rows) -> str:
     failed = sum(row["verdict"] in FAILED for row in rows)
     told = ", ".join(f"{why[name]} because {meaning}" for name, meaning in causes.CAUSES.items())
     return (
-        f"Of {len(rows)} claims {put} were put to a model that could have failed them: {out} came out, and {used} prove "
-        f"nothing, since they set a parameter. {tables} of all are two switch tables, which one formula gives. "
+        f"Of {len(rows)} claims {put} were put to a model that could have failed them: {out} came out, and {used} "
+        f"prove nothing, since they set a parameter. {tables} of all are two switch tables, which one formula gives. "
         f"{failed} do not come out, looked-up ones among them: {told}."
     )
 

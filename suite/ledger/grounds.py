@@ -4,7 +4,7 @@ data/calibrations.csv has the parameters that were solved, data/derived/claim_in
 does to a claim, and data/claim_evidence.csv which values no model could have failed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -141,7 +141,7 @@ def calibration_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
     return table
 
 
-def claims_by_pattern(name: str, column: str, known: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def claims_by_pattern(name: str, column: str, known: Collection[str]) -> dict[str, dict[str, str]]:
     """Rows of a file of data/ by the ids of the claims that fit their column claims.
 
     column: of the file, with one of `known`.
@@ -209,5 +209,5 @@ def _moving() -> dict[str, tuple[MovingInput, ...]]:
 
 
 def moving_inputs(claim_id: str) -> tuple[MovingInput, ...]:
-    """Rows of the catalog and stored numbers that move a claim's value, from data/derived/claim_inputs.csv (`make slow`)."""
+    """Rows of the catalog and stored numbers that move a claim's value: data/derived/claim_inputs.csv (`make slow`)."""
     return _moving().get(known_claim(claim_id), ())
