@@ -204,7 +204,7 @@ def _rows(notebook: str) -> list[list]:
 def _moving(
     rows: Change, base: dict[str, float], cells: list[str]
 ) -> Iterator[tuple[dict[str, str], dict[str, float]]]:
-    """Rows that move a claim when they are larger, and the claims' values: what moves any is halved until one is left."""
+    """Rows that move a claim when they are larger, and the claims' values: what moves any is halved, down to one."""
     if not rows:
         return
     larger = [_enlarged(row, 1 + place / len(rows)) for place, row in enumerate(rows)]
