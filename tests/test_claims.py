@@ -15,6 +15,7 @@ COUNT = "railonly2025.text.r64_tiers_rail_only"  # = 2 tiers, tolerance 0
 SHARE = "railonly2025.text.r64_switch_ratio"  # = 0.75, tolerance 0.0067
 BOUND = "railonly2025.text.fault_parts_ratio"  # < 1
 OTHER = "railonly2025.fig5.rail_bisection"  # notebook 02
+SOLVED = "predicted: HB domain of railonly2025's Table 1"  # in the reasons of COUNT and BOUND
 ZERO = "railonly2025.text.fault_switch_difference"  # = 0, notebook 02
 UNAVAILABLE = next(name for name in claims.claims() if name.startswith("flops2024.table1."))
 
@@ -81,10 +82,10 @@ def test_record_takes_values_and_shows_them(tmp_path):
     table = lines(shown)
     assert "2 of 3 claims are reproduced" in shown.text
     assert "1 of 1 claims is reproduced" in claims.record({COUNT: 2}).text
-    assert table[claims.claim(COUNT).claim] == ["= 2 tiers", "2 tiers", "exact", "reproduced", "stated", ""]
+    assert table[claims.claim(COUNT).claim] == ["= 2 tiers", "2 tiers", "exact", "reproduced", "predicted", SOLVED]
     expected = ["= 0.75", "0.6", "-20.00%", "differs", "stated", "against the table"]
     assert table[claims.claim(SHARE).claim] == expected
-    assert table[claims.claim(BOUND).claim] == ["≤ 1", "0.666667", "-33.33%", "reproduced", "stated", ""]
+    assert table[claims.claim(BOUND).claim] == ["≤ 1", "0.666667", "-33.33%", "reproduced", "predicted", SOLVED]
     assert written(tmp_path)[SHARE] == {
         "id": SHARE,
         "value": "0.6",

@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 import networkx as nx
+import numpy as np
 import pytest
 from counted_parts import count_parts
 from hypothesis import example, given
@@ -15,7 +16,8 @@ from railcore.network.topology.clos import rail_size
 from railcore.network.topology.graph import bisection_bandwidth, route, same_rail_switches, switches_to_gpus
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import HBDomains, RailFabric, rail_only, rail_optimized
-from railcore.network.topology.wiring import wire_list
+from railcore.network.topology.reach import switches_on_the_way
+from railcore.network.topology.wiring import whole_wiring, wire_list
 
 FAN_IN = st.sampled_from([(), (), (3,), (4, 2), (16, 3), (2, 2, 2)])
 LAYERS = st.sampled_from([1, 1.5, 2, 3, math.inf, math.inf])
@@ -189,6 +191,17 @@ def test_one_pod_tells_the_switches_of_a_rail(fabric):
     whole = switches_to_gpus(fabric.graph(), "D1.GPU1")
     assert same_rail_switches(fabric) == max((whole.get(name, 0) for name in on_rail(fabric, 1)), default=0)
     assert all(n % 2 and n <= 2 * fabric.tiers - 1 for n in whole.values())
+
+
+@given(fabrics(), st.integers(1, 10**6))
+def test_the_wiring_tells_the_switches_to_any_gpu(fabric, at):
+    target = at % fabric.gpus
+    whole = whole_wiring(fabric)
+    alone = replace(whole, hb_share=np.zeros(fabric.gpus))
+    name = f"D{target // fabric.hb_domain_size + 1}.GPU{target % fabric.hb_domain_size + 1}"
+    ways = switches_to_gpus(fabric.graph(), "D1.GPU1")
+    expected = ways.get(name, 0 if not target else math.nan)
+    assert switches_on_the_way(alone, target) == pytest.approx(expected, nan_ok=True)
 
 
 def test_some_rails_alone():

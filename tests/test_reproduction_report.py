@@ -52,7 +52,7 @@ def test_contradictions_are_in_order_of_weight_with_our_numbers():
     assert ratio["printed"] == "=\u00a00.75" and ratio["ours"] == "0.6" and ratio["weight"] == pytest.approx(0.2)
     formula = table.set_index("claim").loc["railonly2023.table1.hb_domain_product"]
     assert (formula["printed"], formula["ours"]) == ("a formula", "off by 300%")
-    none = table.set_index("claim").loc["railonly2025.text.fault_switch_difference"]
+    none = table.set_index("claim").loc["railonly2023.fault.rail_switch_difference"]
     assert none["weight"] == 1 and none["printed"] == "=\u00a00 GPUs"
 
 

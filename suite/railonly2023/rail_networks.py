@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import units
 from railcore.network import cost, price_books
-from railcore.network.topology import faults
-from railcore.network.topology.rails import HBDomains
+from railcore.network.topology import faults, reach, wiring
+from railcore.network.topology.rails import HBDomains, rail_optimized
 from suite.ledger import claims
 from suite.ledger.readings import Entries, merge_entries
 from suite.railonly2023.sensitivity import tornado_table
@@ -169,31 +170,72 @@ def platform_bandwidths(names: list[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
+def _both_tables() -> pd.DataFrame:
+    """The cases of both documents' tables, each case once."""
+    return pd.concat([table_cases("railonly2025.table1"), table_cases("railonly2023.table2")]).drop_duplicates()
+
+
 def fault_survey(hb_domain_size: int) -> pd.DataFrame:
     """`faults.rail_switch_survey` of the cases of both documents' tables, each case once."""
-    cases = pd.concat([table_cases("railonly2025.table1"), table_cases("railonly2023.table2")])
-    return faults.rail_switch_survey(cases.drop_duplicates(), hb_domain_size)
+    return faults.rail_switch_survey(_both_tables(), hb_domain_size)
 
 
-def _route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) -> Entries:
-    """Values and reasons of a document's claims on routes within a rail and on a failed rail switch; no readings.
+def route_survey(hb_domain_size: int) -> pd.DataFrame:
+    """Routes, bandwidth and a failed switch of the rail-optimized networks of both documents' tables, as wired.
 
-    survey: `fault_survey`; table: that with the document's cases; difference: id of the claim on a failed rail switch.
+    Columns gpus, radix; rails and pod_rails: in all, and most that share the switches of a pod; next_domain and
+    next_rail: switches from GPU 1 of domain 1 to the first and to the second GPU of domain 2, over the network alone;
+    bisection: over half of all NICs' bandwidth, the least of halves by domain and by rank; nics_kept: of the GPUs on a
+    failed rail switch, those that the network still reaches.
+    """
+    rows = []
+    for gpus, radix in _both_tables().itertuples(index=False):
+        fabric = rail_optimized(gpus, hb_domain_size, radix)
+        whole = wiring.whole_wiring(fabric)
+        alone = replace(whole, hb_share=np.zeros(gpus))
+        ways = [reach.switches_on_the_way(alone, hb_domain_size + rank) for rank in (0, 1)]
+        halves = whole.domain < fabric.domains // 2, np.arange(gpus) % hb_domain_size < hb_domain_size // 2
+        shares = [_flow_share(whole, half) for half in halves if half.any()]
+        left = faults.wiring_left(whole, "rail switch")
+        cut = faults.cut_from_network(whole, left).size if left else 0
+        kept = np.count_nonzero(whole.leaf == whole.leaf[0, 0]) - cut
+        most = max(len(pod) for pod in wiring.rails_of_pods(fabric))
+        rows.append((gpus, radix, fabric.rails, most, *ways, min(shares), kept))
+    return pd.DataFrame(rows, columns="gpus radix rails pod_rails next_domain next_rail bisection nics_kept".split())
+
+
+def _flow_share(whole: wiring.Wiring, half: np.ndarray) -> float:
+    """Bandwidth between some GPUs and the others over the NIC bandwidth of the fewer."""
+    return reach.rail_flow(whole, whole, np.where(half, 1, 2)) / min(np.count_nonzero(half), np.count_nonzero(~half))
+
+
+def _route_and_switch_claims(survey: pd.DataFrame, routes: pd.DataFrame, table: str) -> Entries:
+    """Values and reasons of a document's claims on routes, rails and a failed rail switch; no readings.
+
+    survey, routes: `fault_survey`, `route_survey`; table: that with the document's cases.
     """
     mine, document = survey.merge(table_cases(table)), table.partition(".")[0]
-    routes = f"{document}.fig2.same_rail_switches"
+    wired, route = routes.merge(table_cases(table)), f"{document}.fig2.same_rail_switches"
     one_switch = [row for row in mine.itertuples() if row.same_rail_switches == 1]
+    far = f"to the farthest GPU of the rail {mine['same_rail_switches'].max()}, but at {_cases(one_switch)}"
+    values, reasons = {route: wired["next_domain"].max()}, {route: far}
+    if document == "railonly2025":
+        values |= {
+            "railonly2025.fig2.cross_rail_switches": wired["next_rail"].max(),
+            "railonly2025.fig2.bisection": wired["bisection"].min(),
+            "railonly2025.fig2.rails": wired["rails"].max(),
+            "railonly2025.fig5.rail_bisection": mine["rail_bisection"].min(),
+            "railonly2025.text.fault_switch_difference": wired["nics_kept"].max(),
+        }
+        return Entries(values, reasons, {})
+    difference, pods = "railonly2023.fault.rail_switch_difference", "railonly2023.table2.pod_rails"
     unlike = [row for row in mine.itertuples() if row.nics_cut_difference]
-    most = int(mine["same_rail_switches"].max())
-    values = {difference: mine["nics_cut_difference"].max(), routes: mine["same_rail_switches"].max()}
-    reasons = {
-        routes: "half the ports of a leaf face GPUs, so that one leaf takes a whole rail only at "
-        f"{_cases(one_switch)}; in the other cases a rail has several leaves, and a route between two of them passes "
-        f"{most} switches",
-        difference: "identical where a rail has two tiers of switches; a rail of one switch fills all its ports with "
-        "GPUs, a leaf below spines half of them: "
-        + ", ".join(f"{row.nics_cut_difference:+d} at {_cases([row])}" for row in unlike),
-    }
+    values |= {difference: mine["nics_cut_difference"].max(), pods: wired["pod_rails"].max()}
+    reasons[pods] = f"more than one in {(wired['pod_rails'] > 1).sum()} of {len(wired)} cases"
+    reasons[difference] = (
+        "identical where a rail has two tiers of switches; a rail of one switch fills all its ports with GPUs, a leaf "
+        "below spines half of them: " + ", ".join(f"{row.nics_cut_difference:+d} at {_cases([row])}" for row in unlike)
+    )
     return Entries(values, reasons, {})
 
 
@@ -202,18 +244,17 @@ def _cases(rows: list) -> str:
     return ", ".join(f"{row.gpus:,} GPUs with radix {row.radix}" for row in rows) or "no case"
 
 
-def topology_claims(platforms: pd.DataFrame, survey: pd.DataFrame) -> Entries:
-    """Values, reasons and readings of both documents' claims on HB bandwidth, routes, rail bisection and rail switches.
+def topology_claims(platforms: pd.DataFrame, survey: pd.DataFrame, routes: pd.DataFrame) -> Entries:
+    """Values, reasons and readings of both documents' claims on HB bandwidth, routes, bisection and rail switches.
 
-    platforms: `platform_bandwidths` of PLATFORMS; survey: `fault_survey`.
+    platforms: `platform_bandwidths` of PLATFORMS; survey, routes: `fault_survey`, `route_survey`.
     """
-    by_name, mine = platforms.set_index("platform"), survey.merge(table_cases("railonly2025.table1"))
+    by_name = platforms.set_index("platform")
     values, reasons, readings = merge_entries(
         _hb_domain_claims(by_name.loc["GH200"]),
-        _route_and_switch_claims(survey, "railonly2025.table1", "railonly2025.text.fault_switch_difference"),
-        _route_and_switch_claims(survey, "railonly2023.table2", "railonly2023.fault.rail_switch_difference"),
+        _route_and_switch_claims(survey, routes, "railonly2025.table1"),
+        _route_and_switch_claims(survey, routes, "railonly2023.table2"),
     )
-    values["railonly2025.fig5.rail_bisection"] = mine["rail_bisection"].min()
     for key, platform in (("h100", "DGX H100"), ("mi300x", "MI300X full mesh")):
         gpu_Bps, claim_id = by_name["gpu_Bps"][platform], f"railonly2025.text.{key}_hb_bandwidth"
         values[claim_id] = units.convert(gpu_Bps, "bit/s")
@@ -235,8 +276,10 @@ def _hb_domain_claims(gh200: pd.Series) -> Entries:
         nvlink: f"the datasheet's sum of both directions, {gh200['hb_links']:g} links x 2 x "
         f"{units.convert(gh200['link_Bps'], 'GB/s'):g} GB/s; the printed value would need {needed:.4g} GB/s for a link "
         "and direction",
+    }
+    readings = {
         bisection: "all GPUs times the document's own sum of both directions; by the datasheet "
         f"{units.show(gh200['all_gpus_both_ways_Bps'], 'bps', 4)}, and in one direction between the halves "
         f"{units.show(gh200['between_halves_Bps'], 'bps', 4)}",
     }
-    return Entries(values, reasons, {})
+    return Entries(values, reasons, readings)

@@ -507,7 +507,7 @@ def two_stage_traffic_claims(
     whole, heavy = by_kind.loc["all"], by_kind.loc["tensor"] + by_kind.loc["data within"]
     names = list(cases)[:2]
     net, drawn = nets[names[0]], whole.loc[names]
-    groups = [block.group_size(net.gpus, tokens, hb_domain_size) for block, tokens in cases.values()]
+    groups = [block.group_size(net.gpus, tokens, net.gpus) for block, tokens in cases.values()]  # not cut to a domain
     inside, across = "fig4.hb_pair_traffic", "fig4.cross_hb_pair_traffic"
     values = {
         "fig3.gpus": net.gpus,
@@ -522,14 +522,17 @@ def two_stage_traffic_claims(
         "fig4.four_domain_gpus": net.entries(0, 4 * hb_domain_size)["source"].nunique(),
         "fig4.cross_rail_traffic": whole["cross_rail_bytes"].max(),
     }
-    layers = cases[names[0]][0].layers
-    blocks = {name: layers * claims.paper_value(f"railonly2023.{name}") / values[name] for name in (inside, across)}
-    one_block = {name: units.show(values[name] / layers, "B", 3) for name in (inside, across)}
+    block = cases[names[0]][0]
+    blocks = {
+        name: block.layers * claims.paper_value(f"railonly2023.{name}") / values[name] for name in (inside, across)
+    }
     largest = [f"{size:.3g} GB" for size in units.convert(drawn["domain_pair_bytes"], "GB")]
+    least = values[inside] / block.element_bytes, 2 * block.layers * 12 * block.hidden**2 / net.gpus
+    one_byte = [f"still {units.show(size, 'B', 3)} with one byte" for size in least]
     reasons = {
-        inside: f"an iteration of {layers:g} blocks: {largest[0]} of GPT-3, {largest[1]} of OPT3-175B. "
-        f"{blocks[inside]:.3g} blocks would give the printed value; one gives {one_block[inside]}",
-        across: f"2 l S_T / N, an iteration of {layers:g} blocks of both models. {blocks[across]:.3g} would give "
-        f"the printed value; one gives {one_block[across]}",
+        inside: f"contradicts Eq. (1), which has {largest[0]} of GPT-3 and {largest[1]} of OPT3-175B in an iteration, "
+        f"{one_byte[0]} an element; {blocks[inside]:.3g} of {block.layers:g} blocks would give the printed value",
+        across: f"contradicts Eq. (1), 2 l S_T / N in an iteration, {one_byte[1]} a weight; {blocks[across]:.3g} of "
+        f"{block.layers:g} blocks would give the printed value",
     }
     return with_prefix("railonly2023", values, reasons, {})

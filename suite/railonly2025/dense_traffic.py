@@ -18,13 +18,14 @@ from suite.ledger.readings import Entries, with_prefix
 
 # What the papers on rail-only networks count: gradients of two bytes, whole boundaries between stages.
 PAPER_RUNTIME = Runtime("as the papers count", gradient_bytes=2, scatter_gather=False)
-_HB_PAIR, _NETWORK = "fig3.hb_pair_traffic", "hier_allgather.network_bytes"
+_HB_PAIR, _NIC_PAIR = "fig3.hb_pair_traffic", "fig3.nic_pair_traffic"
+_NETWORK = "hier_allgather.network_bytes"
 
 
 def counted_transfers(
     model: Transformer, strategy: Strategy, global_batch: int, passes: Collection[str], embeddings: bool
 ) -> list[Transfer]:
-    """Transfers of a step, its tensor collectives of some passes only: the text counts one pass.
+    """Transfers of a step, its tensor collectives of some passes only.
 
     Parameters
     ----------
@@ -124,40 +125,40 @@ def dense_traffic_claims(
     whole = traffic.summary(hb_domain_size).set_index("kind").loc["all"]
     one, four = (stage_entries(traffic, strategy, stages) for stages in (1, 4))
     between = one[one["source"] // hb_domain_size != one["target"] // hb_domain_size]
-    network_error = abs(grids["D(y-1)/x"] / grids["network"] - 1).max()
+    pairs = {_HB_PAIR: "domain_pair_bytes", _NIC_PAIR: "network_pair_bytes"}
     values = {
-        _HB_PAIR: whole["domain_pair_bytes"],
-        "fig3.nic_pair_traffic": whole["network_pair_bytes"],
+        **{name: units.convert(whole[column], "GiB") for name, column in pairs.items()},
         "fig3.stage_gpus": one["source"].nunique(),
         "fig3.four_stage_gpus": four["source"].nunique(),
         "fig3.cluster_gpus": traffic.entries()["source"].nunique(),
         "fig3.rail_stride": (between["source"] - between["target"]).abs().min(),
         "fig3.cross_rail_traffic": whole["cross_rail_bytes"],
         "fig3.gpt1t_parameters": model.total_parameters,
-        _NETWORK: network_error,
+        _NETWORK: abs(grids["D(y-1)/x"] / grids["one_rail"] - 1).max(),
         "hier_allgather.hb_bytes": abs(grids["D(x-1)"] / grids["domain"] - 1).max(),
         "hier_allgather.cross_rail_bytes": grids["across_rails"].max(),
     }
+    inside = units.convert(entries["domain_pair_bytes"], "GiB")
+    cases = {"one pass": "ring, one pass", "both passes in two-way rings": "bidirectional ring, both passes"}
+    others = ", ".join(f"{name}: {units.number(inside[case], 4)} GiB" for name, case in cases.items())
     reasons = {
-        _NETWORK: "the expression is the bytes of one rail. All x rails together carry x times as much, D(y - 1), so "
-        f"that it is up to {network_error:.3g} too small"
+        _HB_PAIR: "the text has an AllGather and a ReduceScatter of every operator and a backward pass; it does not "
+        "say which passes and rings its figure counts, nor whether its GB are GiB"
     }
-    inside, rails = (units.convert(entries[f"{name}_pair_bytes"], "GB") for name in ("domain", "data"))
+    off = abs(grids["D(y-1)/x"] / grids["network"] - 1).max()
     readings = {
-        _HB_PAIR: "one AllGather and one ReduceScatter of an operator and micro-batch, as the text counts, in one-way "
-        f"rings; with those of the backward pass {units.number(inside['ring, both passes'], 4)} GB, and both ways half "
-        "of that, but then the data-parallel ring off the domain has "
-        f"{units.number(rails['bidirectional ring, both passes'], 3)} GB in place of "
-        f"{units.number(rails['ring, one pass'], 3)}, where about "
-        f"{units.number(claims.paper_value('railonly2025.fig3.nic_pair_traffic') / units.GB)} is printed"
+        _HB_PAIR: f"both passes, in one-way rings ({others})",
+        _NIC_PAIR: f"GB of the figure are GiB (GB: {units.number(units.convert(whole[pairs[_NIC_PAIR]], 'GB'), 3)})",
+        _NETWORK: "bytes on one rail, as the other phase's D(x - 1) are those in one HB domain (on all rails, "
+        f'as "by all GPUs" says, D(y - 1): off by up to {off:.3g})',
     }
     return with_prefix("railonly2025", values, reasons, readings)
 
 
 def entry_marks(values: Mapping[str, float]) -> dict[float, bool]:
     """Entries that the document gives for Fig. 3 [bytes], and whether ours differs. values: ours, by claim id."""
-    ids = [f"railonly2025.{name}" for name in (_HB_PAIR, "fig3.nic_pair_traffic")]
-    return {claims.paper_value(claim_id): claims.differs(claim_id, values[claim_id]) for claim_id in ids}
+    ids = [f"railonly2025.{name}" for name in (_HB_PAIR, _NIC_PAIR)]
+    return {units.GiB * claims.paper_value(name): claims.differs(name, values[name]) for name in ids}
 
 
 def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int) -> pd.DataFrame:

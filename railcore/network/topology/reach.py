@@ -39,12 +39,15 @@ def _paths(wiring: Wiring) -> Any:
     return csr_array((np.tile(cost, 2), (np.r_[tail, head], np.r_[head, tail])), shape=(nodes, nodes))
 
 
-def switches_on_the_way(wiring: Wiring) -> float:
-    """Switches on the way from the first GPU to the first one of the last domain, NaN without a way."""
+def switches_on_the_way(wiring: Wiring, target: int | None = None) -> float:
+    """Switches on the way from the first GPU to another, NaN without a way.
+
+    target: index of the other GPU, by default the first one of the last domain.
+    """
     from scipy.sparse.csgraph import dijkstra
 
     fabric, switches = wiring.fabric, 0
-    node = (fabric.domains - 1) * fabric.hb_domain_size
+    node = (fabric.domains - 1) * fabric.hb_domain_size if target is None else target
     if not wiring.gpu_works[[0, node]].all():
         return math.nan
     before = dijkstra(_paths(wiring), indices=0, return_predecessors=True)[1]
