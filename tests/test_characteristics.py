@@ -38,6 +38,8 @@ def test_broken_rows_are_those_that_differ():
     table = parallelism_splits.parallelism_comparison(LLAMA, MIXTURE, H100, 8, 8)
     assert parallelism_rules.broken_rows(table, ["memory", "compute"]) == ["FSDP"]
     assert parallelism_rules.broken_rows(table, ["communication", "per"]) == ["FSDP", "CP"]
+    kept = parallelism_splits.parallelism_comparison(LLAMA, MIXTURE, H100, 8, 8, ["weights", "keys"])
+    assert parallelism_rules.broken_rows(kept, ["communication", "per"]) == []
     table.loc[0, "communication"] = "forward:all_reduce"
     assert parallelism_rules.broken_rows(table, ["communication"]) == ["DP", "FSDP", "CP"]
 

@@ -215,6 +215,8 @@ def test_table3_shows_the_switches_that_it_cites_and_a_domain_of_ones_own():
     assert table["gpus_own"]["Piezo (Polatis)"] == 10_368 and table["reference_gpus_gb200"]["Piezo (Polatis)"] == 13_824
     assert table["reference_gpus_h200"].notna().sum() == 2
     assert len(table) == 7 and "Polatis 6000N" not in table.index  # the document's table has seven rows
+    assert fabric_cost._largest_cited(table) == table["gpus_gb200"].max() == 36_288  # the robot's, as the table has it
+    assert fabric_cost._largest_cited(table.drop(index="Robotic (Telescent)")) == 13_824
     assert "gpus_own" not in fabric_cost.table3(hb_domain_size=72)
     halves = fabric_cost.table3(4)["gpus_gb200"] * 2
     assert (halves == fabric_cost.table3(2)["gpus_gb200"]).all()  # all radices divide by four

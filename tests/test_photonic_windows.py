@@ -1,6 +1,7 @@
 """photonic2025's measured windows, the limits of few ports, and the windows of computed schedules."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from railcore import catalog
 from railcore.network.topology.photonic import rings_of_ports
 from railcore.photonics.simulation import simulate
 from railcore.training.parallelism import Strategy
-from suite.photonic2025 import ring_limits, run, trace, windows
+from suite.photonic2025 import ring_limits, run, trace, window_claims, windows
 
 
 def test_bytes_of_the_trace_are_those_of_the_model():
@@ -152,17 +153,36 @@ def test_phases_and_windows_of_a_rail_do_not_overlap(timeline):
     assert len(windows.all_rail_windows(timeline)) == 4 * len(computed)
 
 
+def test_rails_differ_more_in_single_windows_than_in_their_means():
+    rows = [(0, 1, 1.0), (0, 2, 3.0), (1, 1, 3.0), (1, 2, 1.0)]
+    table = pd.DataFrame(rows, columns=["rail", "window", "duration_s"])
+    assert windows.largest_rail_difference(table) == 0 and windows.largest_difference_of_a_window(table) == 1
+    measured = trace.measured_windows(None)
+    assert windows.largest_difference_of_a_window(measured) > 10 * windows.largest_rail_difference(measured)
+
+
+def test_the_sentence_on_overlap_holds_for_pp_and_fails_for_tp(solved):
+    entries = window_claims.concurrency_claims(solved)
+    name = "photonic2025.fig3.dp_tp_overlap"
+    assert entries.values[name] == entries.values["photonic2025.fig3.pp_dp_sequence"] == 0
+    assert "as printed: 0.16" in entries.readings[name]
+
+
 def test_overlap_of_traffic(timeline, solved):
     assert run.overlapped_share(timeline, "data", "data") == 1
     assert run.overlapped_share(timeline, "pipeline", "tensor") == 0  # no tensor operations without detail
     detailed = run.run_timeline(run.run_workload(run.run_strategy(), machine=solved, iterations=1, detail=True))
     assert 0 < run.overlapped_share(detailed, "data", "tensor") < 1
+    assert run.overlapped_share(detailed, "data", "pipeline") == 0
+    assert run.wait_after_activation(detailed) == pytest.approx(0, abs=1e-9)
 
 
 def test_only_from_three_stages_on_is_there_traffic_without_order(solved):
     step = run.run_workload(run.run_strategy(3), 3, solved, iterations=1)
     assert [run.unordered_pairs(step, stage) for stage in range(3)] == [0, 0, 2]
     assert run.unordered_pairs(run.run_workload(run.run_strategy(), machine=solved), 1) == 0
+    one = run.run_workload(run.run_strategy(), 1, solved, iterations=1)  # one micro-batch: the norms' sums alone
+    assert 0 < run.unordered_share(one, "data", "pipeline") < 0.02 < run.unordered_share(step, "data", "pipeline") < 0.2
     followers = [[1], [2], [], [2]]
     assert run._reached(followers, [0]) == {1, 2} and run._reached(followers, [2]) == set()
 

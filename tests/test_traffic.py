@@ -174,6 +174,28 @@ def test_gpt_1t_by_hand():
     assert again.loc[again["kind"] == "sequence", "calls"].sum() == 10 * 2 * 512
 
 
+def test_what_is_kept_is_gathered_once():
+    strategy = Strategy(context=2, data=2, sharding="weights", recompute="full")
+    anew, kept = (
+        transfers.transfer_table(SMALL, strategy, 8, PLAIN, embeddings=False, kept=names).set_index(
+            ["kind", "pass", "operation"]
+        )["calls"]
+        for names in ((), ("weights", "keys"))
+    )
+    assert kept["data", "forward", "all_gather"] == anew["data", "forward", "all_gather"] / 4  # micro-batches
+    assert kept["context", "forward", "all_gather"] == anew["context", "forward", "all_gather"]
+    gone = set(anew.index) - set(kept.index)
+    passes = {("data", "backward"), ("context", "backward"), ("context", "recompute")}
+    assert gone == {(*where, "all_gather") for where in passes}
+    rest = kept.drop([("data", "forward", "all_gather")])
+    assert rest.equals(anew[rest.index])
+    zero1 = Strategy(data=4, sharding="optimizer")  # weights for the next step
+    tables = [transfers.transfer_table(SMALL, zero1, 8, PLAIN, kept=names) for names in ((), ("weights",))]
+    assert tables[0].equals(tables[1])
+    with pytest.raises(ValueError, match="kept is 'gradients': give one of weights, keys"):
+        transfers.transfer_table(SMALL, zero1, 8, PLAIN, kept=["gradients"])
+
+
 def sent(model, strategy, kind, gradient_bytes=2):
     runtime = Runtime(gradient_bytes=gradient_bytes)
     table = transfers.transfer_table(model, strategy, 16, runtime, embeddings=False)

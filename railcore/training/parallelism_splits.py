@@ -1,5 +1,6 @@
 """What each way of parallelism splits: a GPU's memory and compute, and what it sends, beside one GPU alone."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -32,7 +33,12 @@ def pure_strategies(degree: int) -> dict[str, Strategy]:
 
 
 def parallelism_comparison(
-    model: Transformer, mixture: Transformer, machine: Machine, degree: Count, batch: int
+    model: Transformer,
+    mixture: Transformer,
+    machine: Machine,
+    degree: Count,
+    batch: int,
+    kept: Collection[str] = (),
 ) -> pd.DataFrame:
     """What each of `pure_strategies` splits, beside one GPU that has the whole batch, and what a GPU sends.
 
@@ -49,6 +55,8 @@ def parallelism_comparison(
         GPUs of each way.
     batch
         [sequences].
+    kept
+        What is not gathered again in the backward pass, as for `transfer_table`. Memory is without it.
 
     Returns
     -------
@@ -60,7 +68,7 @@ def parallelism_comparison(
     Raises
     ------
     ValueError
-        Unless degree divides the batch, and for a model with adapters.
+        Unless degree divides the batch, for a model with adapters, and as `transfer_table`.
     """
     if batch % degree:
         raise ValueError(f"batch is {batch}: give a multiple of degree {degree}")
@@ -75,7 +83,7 @@ def parallelism_comparison(
         split = [key for key in alone if alone[key] and abs(sizes[key] * degree / alone[key] - 1) < _EQUAL]
         if name == "EP":
             split = [key for key in split if data[key] == alone[key]]
-        table = transfer_table(shape, replace(strategy, micro_batch=1), batch, MODERN)
+        table = transfer_table(shape, replace(strategy, micro_batch=1), batch, MODERN, kept=kept)
         kind = {"EP": "expert", "CP": "context"}.get(name)
         table = table[(table["kind"] == kind) if kind else ~table["stages"].isin(("first", "last", "ends"))]
         compute = " ".join(key.removesuffix("_s").removesuffix("_run") for key in split if key.endswith(("_s", "_run")))

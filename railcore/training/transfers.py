@@ -3,15 +3,16 @@
 `exchanges` has the table of what one micro-batch sends in a layer and at the model's ends, and of gradients and weights
 by sharding. Here it is counted over a step: m micro-batches, v chunks, and the layers of each of p stages.
 
-Full recompute repeats the forward pass of a layer (pass "recompute"), selective what the runtime's modules exchange.
-With `embeddings` the first and the last stage add theirs. Layers that predict further tokens are layers of the last
-stage, with a projection and logits each. Parameters are those that a rank holds (`trained_and_frozen`) of the average
-layer, copies of what other tensor ranks hold included. Left out are small sums: those of copies' gradients over the
-tensor ranks, of the loss and of the gradients' norm. The tests train a transformer on simulated ranks that send these
-bytes, and hold them to the link times of `iteration_time`.
+What a pass has gathered may be kept for the backward pass (`KEPT`): weights are then gathered once a step, keys and
+values once a micro-batch. Full recompute repeats the forward pass of a layer (pass "recompute"), selective what the
+runtime's modules exchange. With `embeddings` the first and the last stage add theirs. Layers that predict further
+tokens are layers of the last stage, with a projection and logits each. Parameters are those that a rank holds
+(`trained_and_frozen`) of the average layer, copies of what other tensor ranks hold included. Left out are small sums:
+those of copies' gradients over the tensor ranks, of the loss and of the gradients' norm. The tests train a transformer
+on simulated ranks that send these bytes, and hold them to the link times of `iteration_time`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -42,6 +43,9 @@ from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer
 from railcore.training.transformer_memory import RankParameters
+
+# What may be kept once it is gathered, and the kind of its traffic; `keep_gathered` of a strategy has tensor inputs.
+KEPT = {"weights": "data", "keys": "context"}
 
 
 class Transfer(NamedTuple):
@@ -98,6 +102,7 @@ def transfer_table(
     precision: str = "bf16",
     hb_domain_size: int = 0,
     embeddings: bool = True,
+    kept: Collection[str] = (),
 ) -> pd.DataFrame:
     """The communication of one training step, as a rank of the stage with most layers sees it.
 
@@ -117,6 +122,9 @@ def transfer_table(
         GPUs of an HB domain (scale-up or NVLink domain); a runtime whose dispatcher is "nodes" needs it.
     embeddings
         Whether the traffic of the embedding, of the last norm and of the logits counts.
+    kept
+        What is not gathered again in the backward pass, of KEPT: "weights" that data ranks share (FSDP that does not
+        reshard), "keys" and values of context ranks.
 
     Returns
     -------
@@ -128,10 +136,10 @@ def transfer_table(
     Raises
     ------
     ValueError
-        As `Strategy.check`, for another precision, and for the dispatcher "nodes" without HB domains that divide the
-        experts' ranks.
+        As `Strategy.check`, for another precision or thing to keep, and for the dispatcher "nodes" without HB domains
+        that divide the experts' ranks.
     """
-    rows = step_transfers(model, strategy, global_batch, runtime, precision, hb_domain_size, embeddings)
+    rows = step_transfers(model, strategy, global_batch, runtime, precision, hb_domain_size, embeddings, kept)
     table = pd.DataFrame(rows, columns=Transfer._fields).rename(columns={"phase": "pass"})
     return table.drop(columns=["group", "shares"]).assign(sent_bytes=np.array([row.sent_bytes for row in rows], float))
 
@@ -144,12 +152,13 @@ def step_transfers(
     precision: str = "bf16",
     hb_domain_size: int = 0,
     embeddings: bool = True,
+    kept: Collection[str] = (),
 ) -> list[Transfer]:
     """The transfers of one training step. Those of a single rank and those of no bytes are left out.
 
     Parameters
     ----------
-    model, strategy, global_batch, runtime, precision, hb_domain_size, embeddings
+    model, strategy, global_batch, runtime, precision, hb_domain_size, embeddings, kept
         As for `transfer_table`.
 
     Returns
@@ -158,13 +167,25 @@ def step_transfers(
     """
     strategy.check(model, global_batch)
     one_of("precision", precision, FORMATS)
+    for name in kept:
+        one_of("kept", name, KEPT)
     software = as_runtime(runtime)
     if model.experts and software.dispatcher == "nodes" and hb_domain_size < 1:
         raise ValueError("hb_domain_size is 0: the dispatcher 'nodes' sends by HB domains, give their GPUs")
     step = _Step(model, strategy, strategy.microbatches(global_batch), software, precision, hb_domain_size)
     parts = (_layers, _boundaries, _replicas, *[_ends] * embeddings)
-    rows = [row for part in parts for row in part(step)]
+    rows = _without_repeats((row for part in parts for row in part(step)), step.m, kept)
     return [row for row in rows if row.ranks > 1 and row.calls * row.message_bytes > 0]
+
+
+def _without_repeats(rows: Iterable[Transfer], m: int, kept: Collection[str]) -> Iterator[Transfer]:
+    """Rows without AllGathers that repeat what is kept; weights are gathered for the first of m micro-batches."""
+    kinds = [KEPT[name] for name in kept]
+    for row in rows:
+        if row.kind not in kinds or row.operation != "all_gather" or row.phase == "after":
+            yield row
+        elif row.phase == "forward":
+            yield row._replace(calls=row.calls / (m if row.kind == "data" else 1))
 
 
 _FULL, _SELECTIVE = ("recompute", "forward"), ("recompute", "again")  # passes, and the phase that they repeat

@@ -17,13 +17,15 @@ from railcore.network.bill import bill_total
 from railcore.network.price_books import PriceBook
 from railcore.network.topology.bill_line import BillLine
 from railcore.network.topology.photonic import circuit_reach
+from railcore.training.runs import published_table
 from suite.ledger import claims
 from suite.ledger.readings import Entries, joined_texts, verdict_readings
 from suite.photonic2025.photonic_cost import PHOTONIC, photonic_network_costs, photonic_savings
+from suite.photonic2025.reconfiguration import QUOTED_S
 
 SCALE_UPS = {"GB200 NVL72": "gpus_gb200", "DGX H200": "gpus_h200"}  # platforms of Table 3 as its claims name them
 ROUNDED, EXACT = "radix of the cluster, rounded", "three exact tiers"
-_TABLE = "photonic2025.table3"
+_TABLE, _JOBS = "photonic2025.table3", "Llama Team 2024"  # claims; source of runs, the document's reference [20]
 _SAVED = {what: f"photonic2025.fig7.{what}_saving_max" for what in ("cost", "power")}  # claims
 
 
@@ -263,12 +265,17 @@ def fabric_claims(table: pd.DataFrame, reaches: pd.DataFrame, powers: PriceBook)
         "prices and powers of the authors' later notebook, since the document prints none (others that give its "
         "savings: table extra.15_prices)",
     )
+    jobs = published_table()
+    jobs = jobs[jobs["source"].str.startswith(_JOBS)]
     values = shares.pop(ROUNDED) | {
         "photonic2025.table3.max_gpus": reaches[[*SCALE_UPS.values()]].max(axis=None),
         "photonic2025.intro.ocs_power": powers.circuit / powers.port,
         "photonic2025.sec2.hundreds_of_rails": largest,
+        "photonic2025.sec2.thousands_of_endpoints": float(jobs["gpus"].max()),
     }
-    cited = {}
+    fast = reaches[reaches["reconfiguration_s"] <= QUOTED_S]
+    values[f"{_TABLE}.max_gpus_100ms"] = fast[[*SCALE_UPS.values()]].max(axis=None)
+    cited = {f"{_TABLE}.max_gpus_100ms": _largest_cited(fast)}
     for row in reaches.set_index("circuit_switch").itertuples():
         key = catalog.item("circuit_switches", row.Index)["claim_key"]
         for column in SCALE_UPS.values():
@@ -281,9 +288,17 @@ def fabric_claims(table: pd.DataFrame, reaches: pd.DataFrame, powers: PriceBook)
     }
     reasons = {
         "photonic2025.sec2.hundreds_of_rails": "one rail for each GPU of a scale-up domain; the largest that the "
-        f"document names has {largest} GPUs"
+        f"document names has {largest} GPUs",
+        "photonic2025.sec2.thousands_of_endpoints": f"{jobs['model'].iloc[0]}, reference [20]",
     }
     return Entries(values, reasons, joined_texts(priced, verdict_readings(values, choices)))
+
+
+def _largest_cited(reaches: pd.DataFrame) -> float:
+    """GPUs that the switches reach at most, with the ports of those that the document cites."""
+    columns = [*SCALE_UPS.values()]
+    cited = reaches[[f"reference_{column}" for column in columns]].set_axis(columns, axis=1)
+    return float(cited.fillna(reaches[columns]).max(axis=None))
 
 
 def serving_switches(plans: pd.DataFrame, nic_ports: int) -> str:

@@ -1,6 +1,7 @@
 """photonic2025's rules of thumb held against the search over all strategies, and its table of what each way splits."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -15,7 +16,7 @@ from railcore.strategies.splits import divisors
 from railcore.training.machine import Machine
 from railcore.training.transformer import Transformer
 from suite.ledger import claims
-from suite.ledger.readings import Entries, with_prefix
+from suite.ledger.readings import Entries, joined_texts, verdict_readings
 
 
 def printed_rows(table: int) -> list[dict[str, str]]:
@@ -24,7 +25,7 @@ def printed_rows(table: int) -> list[dict[str, str]]:
 
 
 def rules_of_thumb(
-    models: Mapping[str, Transformer], machine: Machine, gpus: Sequence[int], batch: int, runtime: str
+    models: Mapping[str, Transformer], machine: Machine, gpus: Sequence[int], batch: int, runtime: str, **limits: Any
 ) -> pd.DataFrame:
     """Every rule of Table 1 on each model and GPU count that it covers: the best strategy that obeys it, and of all.
 
@@ -42,6 +43,8 @@ def rules_of_thumb(
         [sequences].
     runtime
         The software, of the catalog.
+    limits
+        Of both searches, as for `search`.
 
     Returns
     -------
@@ -55,8 +58,8 @@ def rules_of_thumb(
         practices = [practice.split("+") for practice in rule["practices"].split("/")]
         for name, model in models.items():
             for n in (n for n in gpus if least < n <= most and low < model.total_parameters < high):
-                best = _fastest(model, machine, n, batch, runtime=runtime)
-                tried = [_fastest(model, machine, n, batch, runtime=runtime, **_limits(ways, n)) for ways in practices]
+                fastest = partial(_fastest, model, machine, n, batch, runtime=runtime, **limits)
+                best, tried = fastest(), [fastest(**_limits(ways, n)) for ways in practices]
                 rows.append((rule["id"], name, n, rule["practices"], *best, *min(tried, key=itemgetter(1))))
     columns = "id model gpus practices best_strategy best_s obeying_strategy obeying_s".split()
     table = pd.DataFrame(rows, columns=columns)
@@ -93,7 +96,7 @@ def rules_in_words(rules: pd.DataFrame) -> pd.DataFrame:
     worst, rows = worst_cases(rules).set_index("id"), []
     for rule in printed_rows(1):
         mine = rules[rules["id"] == rule["id"]]
-        allowed = claims.paper_value(f"photonic2025.table1.{rule['id']}")
+        allowed = _allowed(rule["id"])
         case = worst.loc[rule["id"]]
         rows.append(
             {
@@ -176,18 +179,32 @@ def _operations(text: str) -> str:
     return ", ".join(f"{phase} {''.join(part.title() for part in name.split('_'))}" for phase, name in named)
 
 
-def rule_claims(rules: pd.DataFrame) -> Entries:
-    """Values, reasons and readings of the claims on Table 1. rules: of `rules_of_thumb`."""
-    worst = worst_cases(rules).set_index("id")
+def rule_claims(rules: pd.DataFrame, whole: pd.DataFrame) -> Entries:
+    """Values, reasons and readings of the claims on Table 1.
+
+    rules: of `rules_of_thumb`; whole: the same where full recompute is of all layers of a stage.
+    """
+    prefix, worst = "photonic2025.table1", worst_cases(rules).set_index("id")
+    holds = (rules["excess"] <= rules["id"].map(_allowed)).groupby(rules["id"]).agg(["sum", "size"])
     reasons = {
         row.Index: f"{row.model} on {row.gpus:,} GPUs: {_degrees(row.best_strategy)} takes {row.best_s:.4g} s, "
-        f"{_degrees(row.obeying_strategy)}, the best that obeys, {row.obeying_s:.4g} s"
+        f"{_degrees(row.obeying_strategy)}, the best that obeys, {row.obeying_s:.4g} s; "
+        f"{holds['sum'][row.Index]} of {holds['size'][row.Index]} cases hold"
         for row in worst.itertuples()
-        if row.excess > claims.paper_value(f"photonic2025.table1.{row.Index}")
+        if row.excess > _allowed(row.Index)
     }
     models, clusters = rules["model"].nunique(), rules["gpus"].nunique()
     text = f"worst of {models} models on {clusters} clusters that are ours, not the document's"
-    return with_prefix("photonic2025.table1", worst["excess"].to_dict(), reasons, dict.fromkeys(worst.index, text))
+    excess = {f"{prefix}.{key}": value for key, value in worst["excess"].items()}
+    others = {f"{prefix}.{row.id}": row.excess for row in worst_cases(whole).itertuples()}
+    turned = verdict_readings(excess, {"recompute of as few layers as fit": {"all of a stage or none": others}})
+    texts = joined_texts(dict.fromkeys(excess, text), turned)
+    return Entries(excess, {f"{prefix}.{key}": reason for key, reason in reasons.items()}, texts)
+
+
+def _allowed(rule: str) -> float:
+    """The largest excess with which a rule holds."""
+    return claims.paper_value(f"photonic2025.table1.{rule}")
 
 
 def _degrees(label: str) -> str:
@@ -195,20 +212,26 @@ def _degrees(label: str) -> str:
     return label.partition(",")[0]
 
 
-def split_claims(splits: pd.DataFrame) -> Entries:
-    """Values, reasons and readings of the claims on Table 2. splits: of `parallelism_comparison`."""
-    ours = splits.set_index("strategy")
+def split_claims(splits: pd.DataFrame, again: pd.DataFrame) -> Entries:
+    """Values, reasons and readings of the claims on Table 2.
+
+    splits, again: of `parallelism_comparison`, with what is gathered kept for the backward pass, and gathered again.
+    """
+    prefix, ours = "photonic2025.table2", splits.set_index("strategy")
     columns = {  # that a claim compares, and how a reason names them
         "communication": ("communication", "per", "{}: {} per {}"),
         "reduction": ("memory", "compute", "{}, which splits {} and {}"),
     }
-    texts = {
-        claim: [words.format(name, ours[one][name], ours[other][name]) for name in broken_rows(splits, (one, other))]
-        for claim, (one, other, words) in columns.items()
-    }
-    values = {claim: len(broken) / len(ours) for claim, broken in texts.items()}
-    reasons = {claim: f"broken by {'; '.join(broken)}" for claim, broken in texts.items()}
-    return with_prefix("photonic2025.table2", values, reasons, {})
+    values, others, reasons = {}, {}, {}
+    for claim, (one, other, words) in columns.items():
+        broken = broken_rows(splits, (one, other))
+        values[f"{prefix}.{claim}"] = len(broken) / len(ours)
+        others[f"{prefix}.{claim}"] = len(broken_rows(again, (one, other))) / len(ours)
+        if broken:
+            texts = [words.format(name, ours[one][name], ours[other][name]) for name in broken]
+            reasons[f"{prefix}.{claim}"] = f"broken by {'; '.join(texts)}"
+    taken = "FSDP and context ranks keep what they gathered, as the document's run does its weights"
+    return Entries(values, reasons, verdict_readings(values, {taken: {"gathered again in the backward pass": others}}))
 
 
 def broken_rows(computed: pd.DataFrame, columns: Iterable[str]) -> list[str]:

@@ -218,6 +218,28 @@ def unordered_pairs(workload: Workload, stage: int) -> int:
     return sum(op not in after and not later[op] & burst for burst, after in bursts for op in later)
 
 
+def unordered_share(workload: Workload, kind: str, other: str) -> float:
+    """Share of the pairs of a rank's rail operations of two kinds that no dependency orders, of the rank with most."""
+    table = workload.table[workload.table["link"] == "rail"].explode("ranks")
+    ops = {name: table[table["kind"] == name].groupby("ranks")["op"].agg(list) for name in (kind, other)}
+    later = {op: _reached(workload.followers, [op]) for rows in ops.values() for mine in rows for op in mine}
+    return max(
+        float(np.mean([b not in later[a] and a not in later[b] for a in ops[kind][rank] for b in ops[other][rank]]))
+        for rank in ops[kind].index.intersection(ops[other].index)
+    )
+
+
+def wait_after_activation(timeline: StepTimeline) -> float:
+    """Start of stage 1's first AllGather less the end of the transfer of its first activation, on rail 0 [s]."""
+    table = timeline.table[(timeline.table["link"] == "rail") & (timeline.table["iteration"] == 0)]
+    first = table[(table["phase"] == "forward") & (table["microbatch"] == 0)]
+    gathers = first[(first["operation"] == "all_gather") & (first["stage"] == 1)]
+    hops = first[(first["operation"] == "send_receive") & (first["stage"] == 0)]
+    ranks = gathers.loc[gathers["start_s"].idxmin(), "ranks"]
+    arrived = hops.loc[[bool(set(ranks) & set(ends)) for ends in hops["ranks"]], "end_s"].max()
+    return float(gathers["start_s"].min() - arrived)
+
+
 def _reached(followers: list[list[int]], sources: Iterable[int]) -> set[int]:
     """Operations that wait for one of the sources, directly or through others."""
     reached: set[int] = set()

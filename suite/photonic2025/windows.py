@@ -212,3 +212,8 @@ def largest_rail_difference(windows: pd.DataFrame) -> float:
     """Largest difference between rails of the mean window, over the mean of all."""
     means = windows.groupby("rail")["duration_s"].mean()
     return float((means.max() - means.min()) / means.mean())
+
+
+def largest_difference_of_a_window(windows: pd.DataFrame) -> float:
+    """`largest_rail_difference` of each window of an iteration, the largest of them."""
+    return max(largest_rail_difference(rows) for _, rows in windows.groupby("window"))
