@@ -15,7 +15,9 @@ from suite.railonly2025.expert_loads import expert_demand
 from suite.railonly2025.expert_routing import expert_all_to_all_time
 from suite.railonly2025.moe import (
     ROUTING_LOADS,
+    formula_error,
     iteration_overheads,
+    moe_claims,
     platform_links,
     platform_routing_slowdowns,
     routing_slowdowns,
@@ -152,3 +154,19 @@ def test_bad_jobs_are_named():
             ExpertJob(MODEL, 128, size, 4)
     with pytest.raises(ValueError, match="gpus is 1"):  # one GPU sends nothing
         ExpertJob(MODEL, 1, 1, 4)
+
+
+@pytest.mark.parametrize(("size", "domains"), [(8, 16), (16, 8)])
+def test_the_documents_factor_is_off_by_the_shares_that_stay_and_exact_for_as_many_domains_as_gpus(size, domains):
+    links = platform_links("DGX H100", size)
+    expected = (1 - 1 / domains) / (1 - 1 / size) - 1
+    assert formula_error(ExpertJob(MODEL, 128, size, 4), links) == pytest.approx(abs(expected))
+    square = ExpertJob(transformer.catalog_model("MoE-1.3B", experts=64), 64, 8, 4)
+    assert formula_error(square, platform_links("DGX H100")) == pytest.approx(0, abs=1e-12)
+
+
+def test_what_is_forwarded_goes_to_another_rail_of_another_domain():
+    values, _, readings = moe_claims(JOB)
+    assert values["railonly2025.fig4.forwarded_share"] == pytest.approx(15 * 7 / 127)
+    assert values["railonly2025.moe.forwarding_formula"] == pytest.approx((15 / 16) / (7 / 8) - 1)
+    assert "phases in turn" in readings["railonly2025.moe.forwarding_formula"]

@@ -50,9 +50,17 @@ def test_the_hierarchical_all_reduce_adds_up(n_m, n_ds, n_df, chunk, random):
 
 def test_tables_k_is_a_misprint():
     errors = two_stage_equations.formula_errors(MODEL, 4096, [64, 256], [1e6, 4e6], [(2, 4, 3), (4, 2, 8)])
-    assert errors.pop("eq2.optimal_model_parallel") == pytest.approx(1 - (MODEL.element_bytes / 8) ** 0.5)
+    assert errors.pop("eq2.optimal_model_parallel") == pytest.approx(1 - 8**-0.5)
     assert errors.pop("table1.hb_domain_product") == pytest.approx(3)
     assert max(errors.values()) < 1e-12
+    misread = two_stage_equations.table1_errors(MODEL, 4096, [64, 256], 1e6)
+    assert set(misread) == {"eq2.independence", "eq3.limit"}
+    # with K = N_M N_Df the minimum is (2 S_T K B_F / (B_S b M_cc d e))^(1/2): 4 K and 4 times slower NICs make it 4 x
+    assert misread["eq2.independence"] == pytest.approx(3)
+    ideal = MODEL.ideal(4096, 1e6, MODEL.best_group_size(4096, 1e6))
+    slow = ideal.second_dp_s * MODEL.hb_Bps / MODEL.nic_Bps  # all data-parallel bytes over the NICs
+    longer = float(slow - ideal.second_dp_s)
+    assert misread["eq3.limit"] == pytest.approx(longer / (float(ideal.iteration_s) + longer))
     table = two_stage_equations.equation_errors_by_group(MODEL, 1e6, [(2, 3, 3), (2, 4, 3)])
     assert table.table1_error.tolist() == pytest.approx([0, 1 / 3], abs=1e-12)
 
@@ -65,6 +73,27 @@ def test_the_minimum_of_equation_1(width, b, k, n):
     assert best == pytest.approx(8**0.5 * model.printed_group_size(n, b, model.element_bytes))
     times = [equation_1(model, n, k, b, x, k / x, n / k).iteration_s for x in (best, best * 1.01, best / 1.01)]
     assert times[0] < min(times[1:])
+
+
+@given(st.floats(1e5, 1e8), st.sampled_from([256, 1024]))
+def test_the_latency_of_direct_collectives_is_that_of_their_steps(b, k):
+    share = two_stage_equations.latency_share(MODEL, 4096, k, b, (2e-6, 1e-5))
+    time = MODEL.iteration(4096, k, b)
+    sends = float(time.first_dp_s + time.second_dp_s + time.model_parallel_s)
+    assert share * sends == pytest.approx(MODEL.layers * (8 * 2e-6 + 2 * 1.2e-5))
+    assert two_stage_equations.latency_share(MODEL, 4096, k, b, (0.0, 0.0)) == 0
+
+
+@given(st.floats(1e6, 1e8), st.floats(1e6, 1e8))
+def test_an_iteration_grows_with_the_batch_alike_in_every_domain(b, more):
+    one, other = (MODEL.iteration(32768, [256, 1024], tokens).iteration_s for tokens in (b, b + more))
+    assert other[0] - one[0] == pytest.approx(other[1] - one[1], rel=1e-9)
+
+
+def test_models_of_one_structure_differ_in_their_padded_vocabulary_alone():
+    same = two_stage_figures.structure_difference("GPT-3", "GPT-3")
+    assert (same, two_stage_figures.structure_difference("GPT-3", "OPT3-175B")) == (0, pytest.approx(15 / 50272))
+    assert two_stage_figures.structure_difference("GPT-3", "PaLM-540B") > 0.1
 
 
 @pytest.mark.parametrize("power", range(1, 9))

@@ -55,7 +55,9 @@ def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int,
     )
 
 
-def numerical_optimum(model: TwoStage, gpus: ArrayLike, hb_domain_size: ArrayLike, batch_tokens: ArrayLike) -> Floats:
+def numerical_optimum(
+    model: TwoStage, gpus: ArrayLike, hb_domain_size: ArrayLike, batch_tokens: ArrayLike, as_table1: bool = False
+) -> Floats:
     """N_M at which Eq. (1) is least: the slope by a complex step, and its root. No closed form goes in.
 
     Parameters
@@ -66,6 +68,8 @@ def numerical_optimum(model: TwoStage, gpus: ArrayLike, hb_domain_size: ArrayLik
         N; K [GPUs].
     batch_tokens
         b [tokens].
+    as_table1
+        Whether K is N_M N_Df, as Table 1 prints it, and not N_M N_Ds.
 
     Returns
     -------
@@ -75,7 +79,8 @@ def numerical_optimum(model: TwoStage, gpus: ArrayLike, hb_domain_size: ArrayLik
 
     def slope(log_n_m, n, k, b):
         n_m = np.exp(log_n_m) * (1 + 1e-30j)
-        return np.imag(equation_1(model, n, k, b, n_m, k / n_m, n / k).iteration_s) * 1e30
+        groups = (n / k, k / n_m) if as_table1 else (k / n_m, n / k)
+        return np.imag(equation_1(model, n, k, b, n_m, *groups).iteration_s) * 1e30
 
     sizes = tuple(np.asarray(size, float) for size in (gpus, hb_domain_size, batch_tokens))
     return np.exp(find_root(slope, (np.log(1e-6), np.log(1e12)), args=sizes).x)
@@ -107,7 +112,7 @@ def formula_errors(
 ) -> dict[str, float]:
     """Largest relative error of each formula over the cases given, by its claim.
 
-    Eq. (1), Eq. (3) and Table 1's K against the count; Eq. (2), S_T in bytes and b d in elements, against the numerical
+    Eq. (1), Eq. (3) and Table 1's K against the count; Eq. (2), S_T and b d both in bytes, against the numerical
     minimum of Eq. (1); the change of that minimum with K and with slower links, and its difference from b^(-1/2);
     Eq. (3) against Eq. (1) at K = N.
 
@@ -128,25 +133,59 @@ def formula_errors(
     """
     b, sizes = np.asarray(batch_tokens, float), np.asarray(hb_domain_sizes, float)
     counted = equation_errors_by_group(model, b[0], groups)
-    slower = [replace(model, nic_Bps=model.nic_Bps / a, hb_Bps=model.hb_Bps / c) for a in (1, 4) for c in (1, 2)]
-    minima = np.stack([numerical_optimum(model, gpus, sizes, b[0]) for model in slower])
+    minima = _minima_by_link(model, gpus, sizes, b[0])
     least = numerical_optimum(model, gpus, sizes[0], b)
     group = np.clip(least, 1, gpus)
-    printed = model.printed_group_size(gpus, b)
+    printed = model.printed_group_size(gpus, b, model.element_bytes)
     ideal, single = model.ideal(gpus, b, group), model.iteration(gpus, gpus, b, group)
-
-    def largest_error(ratio: np.ndarray) -> float:
-        return float(np.abs(ratio - 1).max())
 
     return {
         "eq1.iteration_time": counted["eq1_error"].max(),
-        "eq2.optimal_model_parallel": largest_error(printed / least),
-        "eq2.independence": largest_error(minima / minima.flat[0]),
-        "eq2.batch_trend": largest_error(least * b**0.5 / (least[0] * b[0] ** 0.5)),
+        "eq2.optimal_model_parallel": _largest_error(printed / least),
+        "eq2.independence": _largest_error(minima / minima.flat[0]),
+        "eq2.batch_trend": _largest_error(least * b**0.5 / (least[0] * b[0] ** 0.5)),
         "eq3.ideal_iteration_time": counted["eq3_error"].max(),
-        "eq3.limit": largest_error(ideal.iteration_s / single.iteration_s),
+        "eq3.limit": _largest_error(ideal.iteration_s / single.iteration_s),
         "table1.hb_domain_product": counted["table1_hb_domain_error"].max(),
     }
+
+
+def table1_errors(model: TwoStage, gpus: float, hb_domain_sizes: ArrayLike, batch_tokens: float) -> dict[str, float]:
+    """`formula_errors` of what would not hold if K were N_M N_Df, as Table 1 prints it.
+
+    Parameters
+    ----------
+    model
+        The model, with its GPU and links.
+    gpus, hb_domain_sizes
+        N; K [GPUs].
+    batch_tokens
+        b [tokens].
+
+    Returns
+    -------
+    Errors by the last parts of the claims' ids.
+    """
+    group = np.clip(numerical_optimum(model, gpus, gpus, batch_tokens), 1, gpus)
+    single = equation_1(model, gpus, gpus, batch_tokens, group, 1.0, gpus / group)
+    minima = _minima_by_link(model, gpus, np.asarray(hb_domain_sizes, float), batch_tokens, as_table1=True)
+    ideal = model.ideal(gpus, batch_tokens, group)
+    return {
+        "eq2.independence": _largest_error(minima / minima.flat[0]),
+        "eq3.limit": _largest_error(ideal.iteration_s / single.iteration_s),
+    }
+
+
+def _minima_by_link(
+    model: TwoStage, gpus: float, sizes: Floats, batch_tokens: float, as_table1: bool = False
+) -> Floats:
+    """`numerical_optimum` by HB domain size, with NICs and HB links as they are and slower, a row each."""
+    slower = [replace(model, nic_Bps=model.nic_Bps / a, hb_Bps=model.hb_Bps / c) for a in (1, 4) for c in (1, 2)]
+    return np.stack([numerical_optimum(each, gpus, sizes, batch_tokens, as_table1) for each in slower])
+
+
+def _largest_error(ratio: Floats) -> float:
+    return float(np.abs(ratio - 1).max())
 
 
 def _largest_term_error(time: TwoStageTime, counted: TwoStageTime) -> float:
@@ -191,13 +230,50 @@ def group_size_rules(
     return pd.concat(tables, ignore_index=True)[columns]
 
 
-def equation_claims(errors: Mapping[str, float], rules: pd.DataFrame, gpt_layers: int, palm_layers: int) -> Entries:
+def latency_share(
+    model: TwoStage, gpus: float, hb_domain_size: float, batch_tokens: ArrayLike, latencies_s: tuple[float, float]
+) -> Floats:
+    """Latency of an iteration's collectives over the time of their bytes.
+
+    Each collective sends directly to all ranks, in one step: l (M_cc a_F + 2 a_F + 2 a_S), with an AllReduce as two
+    collectives, over l (T_M + T_Ds + T_Df).
+
+    Parameters
+    ----------
+    model
+        The model, with its GPU and links.
+    gpus, hb_domain_size
+        N; K [GPUs].
+    batch_tokens
+        b [tokens].
+    latencies_s
+        Of a step in an HB domain, a_F, and between domains, a_S [s].
+
+    Returns
+    -------
+    By batch.
+
+    References
+    ----------
+    railonly2023, section 3.2.
+    """
+    inside_s, across_s = latencies_s
+    time = model.iteration(gpus, hb_domain_size, batch_tokens)
+    steps_s = model.layers * (model.collective_rounds * inside_s + 2 * (inside_s + across_s))
+    return steps_s / np.asarray(time.iteration_s - time.compute_s)
+
+
+def equation_claims(
+    errors: Mapping[str, float], misread: Mapping[str, float], rules: pd.DataFrame, gpt_layers: int, palm_layers: int
+) -> Entries:
     """Values, reasons and readings of the claims on Eq. (1) to (3) and Table 1.
 
     Parameters
     ----------
     errors
-        `formula_errors`.
+        `formula_errors`, and "eq1.latency_share".
+    misread
+        `table1_errors`.
     rules
         `group_size_rules`.
     gpt_layers, palm_layers
@@ -207,18 +283,20 @@ def equation_claims(errors: Mapping[str, float], rules: pd.DataFrame, gpt_layers
     -------
     For `claims.record`.
     """
-    cost = rules[rules["rule"] == "Eq. (2)"]
+    cost, mixed = (rules[rules["rule"] == rule] for rule in ("Eq. (2), all in bytes", "Eq. (2)"))
     counts = {"eq1.mcc_gpt": collective_rounds(gpt_layers), "eq1.mcc_palm": collective_rounds(palm_layers)}
     reasons = {
-        "eq2.optimal_model_parallel": "Eq. (1) is least at (2 N S_T / (b M_cc d))^(1/2), and Eq. (2) is smaller; "
-        f"groups of its size make an iteration {cost['slowdown'].min() - 1:.1%} to "
-        f"{cost['slowdown'].max() - 1:.1%} longer",
+        "eq2.optimal_model_parallel": "Eq. (1) is least at (2 N S_T / (b M_cc d))^(1/2); Eq. (2) has "
+        f"{cost['over_minimum'].max():.3g} of this size, and groups of its size make an iteration "
+        f"{cost['slowdown'].min() - 1:.1%} to {cost['slowdown'].max() - 1:.1%} longer; with S_T in "
+        f"bytes and b d in elements, as the figures need it, it has {mixed['over_minimum'].max():.3g}",
         "table1.hb_domain_product": "misprint: Eq. (1) gives the counted bytes with K = N_M N_Ds; N_M N_Df is the same "
         "only where N_Df = N_Ds",
     }
     readings = {
-        "eq2.optimal_model_parallel": "S_T in bytes and b d in elements, which the document's numbers need: "
-        f"{cost['over_minimum'].max():.3g} of the best size; with both in bytes {8**-0.5:.3g} of it",
+        name: f"K = N_M N_Ds, as Eq. (1) counts right; with Table 1's N_M N_Df off by {_off_by(error)}"
+        for name, error in misread.items()
+    } | {
         "eq1.mcc_palm": "the block as the document has it; in PaLM's own paper one attention and one feed-forward "
         f"layer run in parallel, which takes {collective_rounds(2, parallel=True)} rounds",
     }

@@ -29,6 +29,7 @@ from suite.railonly2023.two_stage import TIME_TERMS, TwoStage, two_stage_sweep
 
 _DAYS = "intro.palm_days_one_gh200"
 _MODELS = ("GPT-3", "OPT3-175B", "PaLM-540B")
+_SIZES = "layers hidden heads kv_heads ffn_hidden ffn_matrices sequence_length vocabulary".split()
 MODEL_CHOICES: dict[str, tuple] = {  # arguments of `two_stage.catalog_two_stage` that the document leaves open
     "weight_bytes": (2, 4),
     "element_bytes": (1, 2, 4),
@@ -165,6 +166,12 @@ def network_iteration_times(
         rows.append({"model": name, "network": "ideal", "batch_tokens": batch_tokens[name], **ideal})
     table = pd.DataFrame(rows)
     return table.assign(iteration_s=table[list(TIME_TERMS)].sum(axis=1))
+
+
+def structure_difference(first: str, second: str) -> float:
+    """Largest relative difference between the sizes of two models of the catalog, which their papers print."""
+    one, other = (catalog.item("models", name) for name in (first, second))
+    return max(abs(one[size] / other[size] - 1) for size in _SIZES)
 
 
 def links_removable(gpus: int, hb_domain_size: int, radix: int) -> float:
@@ -331,6 +338,7 @@ def figure_claims(
     """
     gpt, palm = case.models["GPT-3"], case.batch_tokens["PaLM-540B"]
     time = fig5.set_index(["network", "model"])["iteration_s"]
+    steps = np.diff(fig8.pivot_table("iteration_s", "hb_domain_size", "batch_tokens"))
     bends = np.diff(fig7.pivot_table("iteration_s", ["model", "gpus"], "hb_domain_size"), 2)
     rises = np.diff(fig8.pivot_table("relative", "hb_domain_size", "batch_tokens"))
     removable = {k: links_removable(case.gpus, case.hb_domain_size, k) for k in sorted({32, 64, 128, 256, case.radix})}
@@ -341,7 +349,9 @@ def figure_claims(
         "fig5.ideal_bandwidth_ratio": gpt.hb_Bps / gpt.nic_Bps,
         "fig7.diminishing": np.mean(bends <= 0),
         "fig7.gpt3_batch": published,
+        "fig7.one_structure": structure_difference(*_MODELS[:2]),
         "fig8.relative_rises": np.mean(rises <= 0),
+        "fig8.same_trajectory": np.abs(steps / steps[0] - 1).max(),
         "fig8.palm_tokens_min": min(palm),
         "fig8.palm_tokens_max": max(palm),
     }
@@ -381,8 +391,10 @@ def introduction_claims(case: FigureCase, quoted: Mapping[str, float], year_s: f
         f"{units.show(rate, 'FLOP/s', 4)} a GPU, the rate without sparsity; with sparsity {days / 2:.3g} days; by 6 "
         f"FLOP a parameter and token, without attention, {quoted[_DAYS]:.4g} days"
     )
-    values = {_DAYS: days, "intro.gpt3_v100_years": gpt / v100 / year_s}
-    return with_prefix("railonly2023", values, {_DAYS: reason}, {_DAYS: reading})
+    years, gpu_days = "intro.gpt3_v100_years", gpt / v100 / units.day
+    values = {_DAYS: days, years: gpu_days * units.day / year_s}
+    readings = {_DAYS: reading, years: f"a year of {year_s / units.day:g} days (of 365: {gpu_days / 365:.5g} years)"}
+    return with_prefix("railonly2023", values, {_DAYS: reason}, readings)
 
 
 def two_stage_cases(names: Iterable[str], **options: Any) -> dict[str, tuple[TwoStage, float]]:

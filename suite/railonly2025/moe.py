@@ -155,7 +155,7 @@ def load_slowdowns(job: ExpertJob, load: str, experts: int, imbalance: float, li
     return table[table["load"] == load]
 
 
-_SHARE = "fig4.all_to_all_share"
+_SHARE, _FORMULA = "fig4.all_to_all_share", "moe.forwarding_formula"
 _PLATFORMS = {"a100": "DGX A100", "h100": "DGX H100"}  # by the end of the claims' ids
 
 
@@ -184,21 +184,45 @@ def share_mark(values: Mapping[str, float]) -> dict[str, tuple[float, bool]]:
     return {"all-to-all": (claims.paper_value(claim_id), claims.differs(claim_id, values[claim_id]))}
 
 
+def _forwarded_share(job: ExpertJob) -> float:
+    """Share of the all-to-all's bytes that go to another rail of another domain, which rail-only has to forward."""
+    sent = job.volumes().query("kind == 'all-to-all'").set_index("path")["bytes"]
+    return float(sent["NIC, other rail"] / sent.sum())
+
+
+def formula_error(job: ExpertJob, links: PlatformLinks) -> float:
+    """Relative error of B_NIC / B_HB against the slowdown of one uniform exchange, counted link by link.
+
+    The document's routing: first the rails, then the HB domains, one after the other.
+    """
+    counted = routing_slowdowns(expert_demand(job.exchange_bytes, job.gpus, 1.0, "hot", job.model.experts), links)
+    in_turn = counted[(counted["routing"] == "hierarchical") & (counted["phases"] == "in turn")]["slowdown"].item()
+    return abs(links.nic_Bps / links.hb_Bps / in_turn - 1)
+
+
 def moe_claims(job: ExpertJob) -> Entries:
     """Values, reasons and readings of the claims on the all-to-all and its slowdown."""
     shares, printed = share_readings(job), claims.paper_value(f"railonly2025.{_SHARE}")
     needed, sequences = job.sequences_for_share(printed), job.sequences_per_gpu
-    values = {"fig4.gpus": job.iteration_traffic.gpus, _SHARE: job.all_to_all_share}
+    values = {
+        "fig4.gpus": job.iteration_traffic.gpus,
+        _SHARE: job.all_to_all_share,
+        "fig4.forwarded_share": _forwarded_share(job),
+    }
     reasons = {
         _SHARE: f"the printed share needs {needed:.3g} sequences a GPU, no whole number ({needed * job.gpus:.0f} in "
         f"all), and what changes rails alone would be {shares['of the all-to-all only what changes rails']:.3g}"
     }
     readings = {
+        _FORMULA: f"largest over {' and '.join(_PLATFORMS.values())}, {job.domains} domains of {job.hb_domain_size}, "
+        "phases in turn; pipelined the count is 0, and so the formula too large; exact where there are as many domains "
+        "as GPUs in one",
         _SHARE: f"batch and precision are not printed; {sequences:g} sequences a GPU, the batch of the model's own "
         f"paper, and 2-byte gradients; gradients of 4 bytes give {shares['gradients of 4 bytes']:.3g}, with the "
-        f"forward pass recomputed {shares['both of these']:.3g}"
+        f"forward pass recomputed {shares['both of these']:.3g}",
     }
     overheads = iteration_overheads(job, list(_PLATFORMS.values())).set_index("platform")
+    values[_FORMULA] = max(formula_error(job, platform_links(name)) for name in _PLATFORMS.values())
     for chip, platform in _PLATFORMS.items():
         link, row = platform_links(platform), overheads.loc[platform]
         alone, overall = f"moe.slowdown_{chip}", f"text.intro_moe_overhead_{chip}"

@@ -91,7 +91,7 @@ def pipeline_claims(checks: pd.DataFrame) -> Entries:
     reasons = {
         "pls_tp_time": "the formula has one AllGather for each operator; a stage has an AllGather and a ReduceScatter, "
         "forward and backward, in each of m micro-batches, so that a factor of "
-        f"{_whole(factor)} m is missing",
+        f"{_whole(factor)} m is missing; even one for each pass of each micro-batch is half of what is counted",
         "pls_pp_volume": "right for the last stage alone; its first receive and last send are the bubble's last hop "
         f"too, so that the two volumes together count {_whole(twice)} D_p twice",
         "sync_time": "for a ring, counted send by send; the formula has no overlap with the backward pass",
