@@ -348,7 +348,8 @@ def test_a_claim_is_shown_with_what_moves_it_first(facts, capsys):
         f"18_cluster_networks,latencies,NVSwitch 3,latency,high,{entry.id},6e-7",
         f"18_cluster_networks,latencies,H100 NVLink port,latency,high,{entry.id},2e-6",
         f"18_cluster_networks,derived,data/derived/x.csv,,+1%,{entry.id},5e-7",
-        f"18_cluster_networks,platforms,DGX H100,nic_bandwidth,+1%,{entry.id},5e-7",
+        f"18_cluster_networks,platforms,DGX H100,nic_bandwidth,larger,{entry.id},5e-7",
+        f"18_cluster_networks,pcie,Gen5,,larger,{entry.id},5e-7",
     )
     assert published[entry.id]["verdict"] == "reproduced"
     assert main(["claim", entry.id]) == 0
@@ -357,6 +358,7 @@ def test_a_claim_is_shown_with_what_moves_it_first(facts, capsys):
     assert decides < moves < stored < printed.index("settings")
     _, listed = printed.split("numbers of the catalog that move it:")
     assert "platforms: DGX H100, nic_bandwidth" in listed and "DGX H100, gpus" not in listed
+    assert "pcie: Gen5, lane_rate" in listed and "pcie: Gen5, coding_line" in listed and "Gen4" not in listed
     assert "ours 2 µs (decides the verdict)" in printed and "ours 400 ns to 600 ns" in printed
     assert "stored results, whose inputs cannot be varied" in printed
 

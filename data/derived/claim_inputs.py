@@ -2,9 +2,10 @@
 
 A case is a notebook. Its cells up to the last that records claims run once as they are, once with each assumed row of
 the catalog at its low and at its high end, once for each claim with all rows at the ends that make it smaller and once
-larger, with each other number larger (by `_enlarged`), and once with the stored results of each other table here 1%
-larger. A row has a claim whose value differs then, and that value; a case without any has one row without a claim.
-Where a notebook refuses a value, or asks for runs that are not stored, the claims that it recorded before count.
+larger, with the other numbers of each item larger (by `_enlarged`), and once with the stored results of each other
+table here 1% larger. A row has a claim whose value differs then, and that value; a case without any has one row without
+a claim. Where a notebook refuses a value, or asks for runs that are not stored, the claims that it recorded before
+count.
 """
 
 import ast
@@ -194,48 +195,49 @@ def _rows(notebook: str) -> list[list]:
                 rows += [[notebook, *_TOGETHER, end, claim_id, values[claim_id]]] if claim_id in values else []
     others = [row for row in _read_rows(notebook) if not _assumed(row)]
     rows += [
-        [notebook, row["family"], row["name"], row["parameter"], row["end"], claim_id, value]
-        for row, moved in _moving(others, base, cells)
+        [notebook, *label, claim_id, value]
+        for label, moved in _moving(others, base, cells)
         for claim_id, value in moved.items()
     ]
     return rows or [[notebook, *[""] * (len(COLUMNS) - 2), None]]
 
 
-def _moving(
-    rows: Change, base: dict[str, float], cells: list[str]
-) -> Iterator[tuple[dict[str, str], dict[str, float]]]:
-    """Rows that move a claim when they are larger, and the claims' values: what moves any is halved, down to one."""
+def _moving(rows: Change, base: dict[str, float], cells: list[str]) -> Iterator[tuple[list[str], dict[str, float]]]:
+    """Items of the catalog that move a claim when all their rows are larger, and the claims' values.
+
+    rows: of an item next to each other. What moves any claim is halved until one item is left, and where the notebook
+    refuses its numbers together, until one row is. The labels are those of a row of the table.
+    """
     if not rows:
         return
+    items = [(row["family"], row["name"]) for row in rows]
     larger = [_enlarged(row, 1 + place / len(rows)) for place, row in enumerate(rows)]
-    values = _values_with(larger, cells)
+    values = _forked(larger, "", cells)[0]
     if len(rows) == 1 and len(values) < len(base):  # refused, such as 2.02 bytes
-        larger = [rows[0] | {"value": f"{2 * float(rows[0]['value']):g}", "end": "x2"}]
-        values = _values_with(larger, cells)
-    moved = _moved(base, values)
-    if len(rows) == 1:
-        yield from [(larger[0], moved)] if moved else []
-    elif moved or len(values) < len(base):
-        half = len(rows) // 2
+        larger = [rows[0] | {"value": f"{2 * float(rows[0]['value']):g}"}]
+        values = _forked(larger, "", cells)[0]
+    moved, refused = _moved(base, values), len(values) < len(base)
+    if len(rows) == 1 or (len(set(items)) == 1 and not refused):
+        parameter = rows[0]["parameter"] if len(rows) == 1 else ""
+        yield from [([*items[0], parameter, "larger"], moved)] if moved else []
+    elif moved or refused:
+        starts = [place for place in range(1, len(rows)) if items[place] != items[place - 1]] or [len(rows) // 2]
+        half = min(starts, key=lambda place: abs(place - len(rows) / 2))
         yield from _moving(rows[:half], base, cells)
         yield from _moving(rows[half:], base, cells)
 
 
-def _values_with(changed: Change, cells: list[str]) -> dict[str, float]:
-    return _forked([{key: row[key] for key in row if key != "end"} for row in changed], "", cells)[0]
-
-
-def _enlarged(row: dict[str, str], times: float = 1.0) -> dict[str, str]:
-    """A row with another number, which its end names: 1% more, twice as much of a count, 1 in place of 0 or 0 of 1.
+def _enlarged(row: dict[str, str], times: float) -> dict[str, str]:
+    """A row with a larger number: by 1%, twice as large of a count, 1 in place of 0, and 0 of 1.
 
     times: of the 1%, so that rows which are larger together do not cancel each other.
     """
     value = float(row["value"])
     if value in (0, 1):
-        return row | {"value": f"{1 - value:g}", "end": f"{1 - value:g}"}
+        return row | {"value": f"{1 - value:g}"}
     if value.is_integer() and unit(row["unit"])[0] == "1":
-        return row | {"value": f"{2 * value:g}", "end": "x2"}
-    return row | {"value": f"{value * (1 + _MORE * times):.12g}", "end": f"+{_MORE:.0%}"}
+        return row | {"value": f"{2 * value:g}"}
+    return row | {"value": f"{value * (1 + _MORE * times):.12g}"}
 
 
 def _moved(base: dict[str, float], values: dict[str, float]) -> dict[str, float]:

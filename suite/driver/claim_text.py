@@ -44,7 +44,7 @@ def _lines(entry) -> Iterator[str]:
     settings = [f"{name} = {value}" for name, value in publish.published_parameters(entry.notebook).items()]
     inputs = [row for row in read_csv(workspace.FIGURES / "inputs.csv") if row["notebook"] == entry.notebook]
     moving = {(item.family, item.name, item.parameter) for item in grounds.moving_inputs(entry.id)}
-    known = [row for row in inputs if (row["family"], row["name"], row["parameter"]) in moving]
+    known = [row for row in inputs for at in ("", row["parameter"]) if (row["family"], row["name"], at) in moving]
     below = {
         "moved by  what is assumed, at its low and high end:": _moving_texts(entry, row),
         "inputs    numbers of the catalog that move it:": [_input_text(row) for row in known],

@@ -33,7 +33,7 @@ def ledger_text(ledger: list[dict[str, str]]) -> str:
             _contents(claims.verdict_counts(ledger)),
             *(f"- **{verdict}**: {meaning}" for verdict, meaning in _MEANINGS.items()),
             "\nThe tolerance is half a unit of the last printed digit that is not 0, of digits that the document cuts "
-            "off a whole one, and of a whole count nothing; where it is another, the note of the claim says why. A number "
+            "off a whole one, and of a whole count nothing; where it is another, the claim's note says why. A number "
             "that is one draw of a random experiment is reproduced within 5 to 95% of ours; a bound on draws is "
             "judged by our median alone.\n",
             "Below each claim: why ours is what it is, where that needs saying; its name, for "

@@ -185,9 +185,10 @@ def evidence_reason(claim_id: str) -> str:
 class MovingInput:
     """An input that moves a claim: what was changed and our value of the claim there, in the claim's unit.
 
-    family, name, parameter: the catalog's row. Of stored results "derived", a path and ""; of all rows "", words, "".
-    end: "low" or "high" of an assumed row, or of the claim with all of them; "+1%" of other rows and of stored results,
-        "x2", "0" or "1" of other rows that count something.
+    family, name, parameter: the catalog's row, with "" of all rows of an item. Of stored results "derived", a path and
+        ""; of all assumed rows "", words, "".
+    end: "low" or "high" of an assumed row, or of the claim with all of them; "larger" of others; "+1%" of stored
+        results.
     """
 
     family: str
