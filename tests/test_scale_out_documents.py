@@ -42,9 +42,12 @@ def test_a_job_without_room_says_what_to_change():
 
 
 def test_modes_and_price_of_the_chip():
-    values = scale_out_claims.chip_mode_values("51.2T", NIC, 4)
-    assert values == {"flops2024.fattree.chip_modes": pytest.approx(51.2e12), "flops2024.multiplane.ports": 256}
-    assert scale_out_claims.chip_mode_values("51.2T", NIC, 3)["flops2024.multiplane.ports"] == 0
+    values, reasons, read = scale_out_claims.chip_entries("51.2T", NIC, 4)
+    two_tiers = "flops2024.fig5.two_tier_chip"  # 2 (k/2)^2 = 8,192 hosts at k = 128 ports of 800 Gbps
+    modes = {"flops2024.fattree.chip_modes": pytest.approx(51.2e12), "flops2024.multiplane.ports": 256}
+    assert values == modes | {two_tiers: pytest.approx(128 * 800e9)}
+    assert "hold 2,048 hosts" in reasons[two_tiers] and "25.6 Tbps" in read[two_tiers]
+    assert scale_out_claims.chip_entries("51.2T", NIC, 3).values["flops2024.multiplane.ports"] == 0
     assert EQUIPMENT.chip_ports == pytest.approx(64)
     row = catalog.item("prices", "flops2024").row("port_price")
     low, middle, high = scale_out_claims.chip_price_range(row, 50e3)

@@ -25,6 +25,8 @@ from suite.ledger.readings import Entries, claim_verdicts, joined_texts, solve_f
 BYTES_PER_NODE, FLOW_RATE = "flops2024.wan.bytes_per_node", "flops2024.wan.flow_rate"
 ONE_WAY_DELAY, ROUND_TRIP = "flops2024.fig3c.one_way_delay", "flops2024.dense.wan_rtt"
 RECOMPUTE_OVERHEAD = "flops2024.dense.recompute_overhead"
+WAN_MASKED, LOSSLESS = "flops2024.fig3c.wan_masked", "flops2024.fig3c.lossless_20g_exposed"
+COMPUTE_BOUND, AT_DENSE_RATE = "flops2024.dense.compute_bound", "flops2024.moe.exposed_dense_rate"
 EXPOSED_SHARE = "flops2024.fig3.exposed_"  # and the model: claims of the machine as it is
 _SAME = " in each"
 # By claim: the model, the speed of a GPU's network if it is not the document's, and the speed whose share is taken off.
@@ -116,14 +118,20 @@ def exposed_entries(
     -------
     Three tables by claim id.
     """
-    values = exposed_values(cases, lost_rtts)
+    values = exposed_values(cases, lost_rtts) | share_at_dense_rate(cases, dense_rate)
     reasons = joined_texts(
         layer_reasons(cases, dense_rate),
         point_reasons(cases, values, rules),
         assumption_reasons(cases, rules),
         wide_area_reasons(apart),
+        masking_reasons(cases),
     )
     return Entries(values, reasons, exposed_readings(values, cases, lost_rtts, other_tokens))
+
+
+def _masked_bps(cases: Cases) -> float:
+    """Least wide-area capacity of a GPU that hides step 3 in every case [bit/s]."""
+    return 8 * max(communication_quantities(case)["wan_masked"] for case in cases.values())
 
 
 def coasts_and_transfer_s() -> tuple[Route, float]:
@@ -143,17 +151,22 @@ def exposed_values(cases: Cases, lost_rtts: float) -> dict[str, float]:
     if "moe" in cases:
         lossy = communication_quantities(cases["moe"].changed(site={"tail_loss_rtts": lost_rtts}))
         values |= {
-            "flops2024.fig3c.lossless_20g_exposed": quantities["moe"]["wan_exposed"],
+            LOSSLESS: quantities["moe"]["wan_exposed"],
             "flops2024.fig3c.tail_loss_moe_exposed": lossy["wan_exposed"],
             "flops2024.fig3c.tail_loss_moe_capacity": 8 * lossy["wan_masked"],
         }
     return values | {
-        "flops2024.fig3c.wan_masked": 8 * max(values["wan_masked"] for values in quantities.values()),
+        WAN_MASKED: _masked_bps(cases),
         BYTES_PER_NODE: quantities["dense"]["wan_bytes"],
         FLOW_RATE: 8 * claims.paper_value(BYTES_PER_NODE) / within_s,
         ONE_WAY_DELAY: coasts.delay_s,
         ROUND_TRIP: coasts.round_trip_s,
     }
+
+
+def share_at_dense_rate(cases: Cases, dense_rate: float) -> dict[str, float]:
+    """The mixture's exposed share at the rate of a GPU without sparsity [FLOP/s], none without the mixture."""
+    return {AT_DENSE_RATE: float(cases["moe"].changed(site={"gpu_rate": dense_rate}).share)} if "moe" in cases else {}
 
 
 def exposed_readings(ours: Mapping[str, float], cases: Cases, lost_rtts: float, other_tokens: int) -> dict[str, str]:
@@ -206,8 +219,53 @@ def exposed_readings(ours: Mapping[str, float], cases: Cases, lost_rtts: float, 
             "the bytes of the sentence before": {
                 "those of section 4.1": {FLOW_RATE: 8 * ours[BYTES_PER_NODE] / within_s}
             },
+            "30 ms of propagation, as the sentence has it": {
+                "the round trip of section 4.1": {WAN_MASKED: _masked_bps(_as_far_again(cases))}
+            },
+            "the exchange of section 4.1": {"the 300 MB of section 6.3": _with_more_bytes(cases)},
+            "the longest step": {"all five in turn, with the 300 MB of section 6.3": _in_turn(dense)},
         },
     )
+
+
+def _as_far_again(cases: Cases) -> Cases:
+    return {name: case.changed(site={"one_way_delay_s": 2 * case.site.one_way_delay_s}) for name, case in cases.items()}
+
+
+def _printed_wide_s(case: TrainingCase) -> float:
+    """Step 3 with the bytes that section 6.3 prints [s]."""
+    return float(claims.paper_value(BYTES_PER_NODE) / case.site.wan_Bps + case.site.one_way_delay_s)
+
+
+def _with_more_bytes(cases: Cases) -> dict[str, float]:
+    if "moe" not in cases:
+        return {}
+    return {LOSSLESS: max(0.0, _printed_wide_s(cases["moe"]) - float(cases["moe"].times.backward_s))}
+
+
+def _in_turn(dense: TrainingCase) -> dict[str, float]:
+    reduces, gathers = dense.times.steps_s[:2], dense.times.steps_s[3:]
+    return {COMPUTE_BOUND: float((sum(reduces) + _printed_wide_s(dense) + sum(gathers)) / dense.times.backward_s)}
+
+
+def masking_reasons(cases: Cases) -> dict[str, str]:
+    """Reasons for what the mixture's backward pass hides, none without the mixture."""
+    if "moe" not in cases:
+        return {}
+    case = cases["moe"]
+    times, site = case.times, case.site
+    wide_s, printed_Bps = float(times.steps_s[2]), claims.paper_value(WAN_MASKED) / 8
+    delay_s, wan_Bps = float(np.max(site.one_way_delay_s)), float(np.max(site.wan_Bps))
+    enough_s = float(times.backward_s - times.steps_bytes[2] / printed_Bps)
+    return {
+        WAN_MASKED: f"the mixture's {show(times.steps_bytes[2], 'B', 3)} and {show(delay_s, 's')} end "
+        f"within its backward pass of {show(times.backward_s, 's', 3)}; at {show(wan_Bps, 'bps')} they take "
+        f"{show(wide_s, 's', 3)}; {show(enough_s, 's', 3)} of propagation would give the printed value",
+        AT_DENSE_RATE: f"section 2's dense rate doubles the passes and hides the AllReduce of "
+        f"{show(times.steps_s[1], 's', 3)}; at the sparse rate, which gives the printed times, the share is "
+        f"{float(case.share):.1%}",
+        "flops2024.dense.backward": "twice the forward pass, of which section 6 cuts off the digits: 132 ms",
+    }
 
 
 def layer_reasons(cases: Cases, dense_rate: float) -> dict[str, str]:

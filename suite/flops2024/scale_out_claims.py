@@ -3,6 +3,7 @@
 The job is that of a model on the racks of one datacenter, and the traffic that a GPU of it sends.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from railcore import datacenter as dc
 from railcore.catalog import units
 from railcore.catalog.checks import whole
 from railcore.datacenter.sizing import Sizing
+from railcore.network.topology.clos import clos_reach
 from railcore.training import transformer
 from railcore.training.formats import catalog_precision
 from suite.flops2024.scale_out import COUNT_METHODS, chip_modes, counts_side_by_side
@@ -22,6 +24,7 @@ from suite.ledger import claims
 from suite.ledger.readings import Entries, verdict_readings
 
 _WIRE_COST, _LINK_REDUCTION = "flops2024.fattree.wire_cost", "flops2024.multiplane.link_reduction"
+_OVER_BUDGET, _TWO_TIERS = "flops2024.fattree.cost_over_budget", "flops2024.fig5.two_tier_chip"
 _COUNT_DESCRIPTIONS = {
     "smooth": "parts as fractions",
     "rounded": "chips rounded up",
@@ -29,14 +32,38 @@ _COUNT_DESCRIPTIONS = {
 }
 
 
-def chip_mode_values(chip: str, nic_Bps: float, planes: int) -> dict[str, float]:
-    """Values of the claims on the chip's modes: its capacity in the mode that differs most, and ports with planes."""
-    modes = chip_modes(chip, nic_Bps)
+def chip_entries(chip: str, nic_Bps: float, planes: int) -> Entries:
+    """Claims on the chip: its capacity in the mode that differs most, ports with planes, and hosts that two tiers hold.
+
+    Parameters
+    ----------
+    chip
+        Of the catalog's switches.
+    nic_Bps, planes
+        Bandwidth of a GPU's NIC, one direction [bytes/s], and planes over which it is split.
+
+    Returns
+    -------
+    For `claims.record`.
+    """
+    modes, link_Bps = chip_modes(chip, nic_Bps), catalog.item("sites", "flops2024")["simulated_link"]
     capacities = [units.convert(ports * nic_Bps / count, "bit/s") for count, ports in modes.items()]
-    return {
+    values = {
         "flops2024.fattree.chip_modes": max(capacities, key=lambda capacity: abs(capacity - capacities[0])),
         "flops2024.multiplane.ports": modes.get(planes, 0),
+        _TWO_TIERS: _two_tier_chip_bps(1),
     }
+    link = units.show(link_Bps, "bps")
+    held = clos_reach(catalog.item("switches", chip)["capacity"] / link_Bps, 2)
+    readings = verdict_readings(
+        values,
+        {
+            f"links of {link}, as printed": {
+                f"in {planes} planes, each of its own": {_TWO_TIERS: _two_tier_chip_bps(planes)}
+            }
+        },
+    )
+    return Entries(values, {_TWO_TIERS: f"two tiers of {chip} with links of {link} hold {held:,.0f} hosts"}, readings)
 
 
 def chip_price_range(port_price: catalog.Value, chip_usd: float) -> tuple[float, float, float]:
@@ -46,16 +73,23 @@ def chip_price_range(port_price: catalog.Value, chip_usd: float) -> tuple[float,
 
 
 def scale_out_entries(
-    table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float, chip_usd: Sequence[float]
+    table: pd.DataFrame,
+    gpus: int,
+    own_gpus: int,
+    count: str,
+    names: Sequence[str],
+    budget_usd: float,
+    chip_usd: Sequence[float],
 ) -> Entries:
     """Values, reasons and readings of the claims on parts and cost, for `claims.record`.
 
     Parameters
     ----------
     table
-        `compare_shapes` of `network_shapes` over the section's GPUs and others.
-    gpus, count
-        One number of GPUs and one way to count, for all claims.
+        `compare_shapes` of `network_shapes` over the section's GPUs, `own_gpus` and others.
+    gpus, own_gpus, count
+        One number of GPUs for all claims but the counts of the section's own choice, the GPUs of its rails; one way to
+        count.
     names
         Of the fat tree, planes alone, rails alone, both, and the section's own choice.
     budget_usd
@@ -69,13 +103,22 @@ def scale_out_entries(
     """
     cases = table.groupby(["gpus", "count"], sort=False)
     counts = {case: rows.set_index("network").reindex(names) for case, rows in cases}
-    chosen, values = counts[gpus, count], {key: _values(rows, budget_usd) for key, rows in counts.items()}
+    chosen, own = counts[gpus, count], {way: counts[own_gpus, way].iloc[-1] for way in COUNT_METHODS}
+    values = {(n, way): _values(rows, own[way], budget_usd) for (n, way), rows in counts.items()}
     tree, multi = chosen.iloc[0], chosen.iloc[1]
+    same = {(n, way): _own_counts(rows.iloc[-1]) for (n, way), rows in counts.items() if way == count}
     readings = verdict_readings(
         values[gpus, count],
         {
             f"{gpus:,} GPUs, as the section says": {
-                f"{n:,}": value for (n, way), value in values.items() if n != gpus and way == count
+                f"{n:,}": value for (n, way), value in values.items() if n not in (gpus, own_gpus) and way == count
+            },
+            f"{own[count]['rails']:.0f} rails of {own_gpus / own[count]['rails']:,.0f} GPUs, as the section says": {
+                f"{n:,} GPUs in all": value for (n, _), value in same.items() if n != own_gpus
+            },
+            "equal GPUs before and after": {"the section's two counts": _reductions(tree, own[count])},
+            "switches at the catalog's assumed price, and the links between them": {
+                "the wires alone, whose price the section prints": {_OVER_BUDGET: tree["links_usd"] / budget_usd}
             },
             _COUNT_DESCRIPTIONS[count]: {
                 _COUNT_DESCRIPTIONS[way]: value for (n, way), value in values.items() if n == gpus and way != count
@@ -88,10 +131,30 @@ def scale_out_entries(
             },
         },
     )
-    return Entries(values[gpus, count], _reasons(chosen, counts[gpus, "whole"], budget_usd, chip_usd), readings)
+    reasons = _reasons(chosen, own[count], counts[gpus, "whole"], budget_usd, chip_usd)
+    return Entries(values[gpus, count], reasons, readings)
 
 
-def _values(networks: pd.DataFrame, budget_usd: float) -> dict[str, float]:
+def _own_counts(own: pd.Series) -> dict[str, float]:
+    return {"flops2024.multirail4p.chips": own["chips"], "flops2024.multirail4p.cables": own["cables"]}
+
+
+def _reductions(tree: pd.Series, own: pd.Series) -> dict[str, float]:
+    """How far chips and cables of the section's own choice are below those of the fat tree."""
+    return {
+        "flops2024.multirail4p.chip_cost_reduction": 1 - own["chips"] / tree["chips"],
+        "flops2024.multirail4p.link_cost_reduction": 1 - own["cables"] / tree["cables"],
+    }
+
+
+def _two_tier_chip_bps(planes: int) -> float:
+    """Capacity of a switch with which two tiers hold the hosts that section 6.3 simulates [bit/s]: 2 (k/2)^2 hosts."""
+    site = catalog.item("sites", "flops2024")
+    ports = 2 * math.ceil(math.sqrt(site["simulated_hosts"] / 2))
+    return units.convert(ports * site["simulated_link"] / planes, "bit/s")
+
+
+def _values(networks: pd.DataFrame, own: pd.Series, budget_usd: float) -> dict[str, float]:
     tree, multi, rail, both, rows = (row for _, row in networks.iterrows())
     values = {
         "fattree.tiers": tree["tiers"],
@@ -106,35 +169,30 @@ def _values(networks: pd.DataFrame, budget_usd: float) -> dict[str, float]:
         "multirail.gpus_per_rail": rail["gpus"] / rail["rails"],
         "multirail.tiers": rail["tiers"],
         "multirail4p.tiers": both["tiers"],
-        "multirail4p.chips": rows["chips"],
-        "multirail4p.cables": rows["cables"],
-        "multirail4p.chip_cost_reduction": 1 - rows["chips"] / tree["chips"],
-        "multirail4p.link_cost_reduction": 1 - rows["cables"] / tree["cables"],
         "fattree.budget_per_dc": budget_usd,
         "fattree.cost_over_budget": tree["cost_usd"] / budget_usd,
     }
-    return {f"flops2024.{key}": value for key, value in values.items()}
+    return {f"flops2024.{key}": value for key, value in values.items()} | _own_counts(own) | _reductions(tree, rows)
 
 
 def _reasons(
-    networks: pd.DataFrame, whole: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float]
+    networks: pd.DataFrame, own: pd.Series, whole: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float]
 ) -> dict[str, str]:
     """Why a claim comes out as it does. whole: the networks wired with equal trunks."""
     tree, multi, _, both, rows = (row for _, row in networks.iterrows())
-    wires, low, high = ((price * tree["chips"] + tree["links_usd"]) / budget_usd for price in (0, *chip_usd[::2]))
+    low, high = ((price * tree["chips"] + tree["links_usd"]) / budget_usd for price in chip_usd[::2])
     with_hosts = (tree["cost_usd"] + tree["host_links_usd"]) / budget_usd
     wired = whole.iloc[3]  # by place: with a rail for each GPU of a rack the section's own choice has the same name
     planes, cut = multi["planes"], claims.paper_value("flops2024.multirail4p.link_cost_reduction")
     reasons = {
-        "fattree.cost_over_budget": f"switches and the links between them, as the section counts, of which the wires "
-        f"alone are {wires:.2f} of the budget; with the optics of the links to GPUs {with_hosts:.2f}; the switch price "
-        f"is assumed, and its low and high ends give {low:.2f} and {high:.2f}",
+        "fattree.cost_over_budget": f"with the optics of the links to GPUs {with_hosts:.2f}; the low and high ends of "
+        f"the switch price give {low:.2f} and {high:.2f}",
         "multiplane.switch_reduction": f"{tree['chips']:,.0f} chips become {multi['chips']:,.0f}, "
         f"1 - {2 * multi['tiers'] - 1:.0f}/{2 * tree['tiers'] - 1:.0f}; in boxes of {planes:.0f} chips the fall is "
         f"{1 - multi['boxes'] / tree['boxes']:.2f}; a third would leave {tree['chips'] * 2 / 3:,.0f} chips",
-        "multirail4p.chips": f"{both.name} take {both['chips']:,.0f}, so that nothing in the count asks for "
-        f"{rows['rails']:.0f} rails",
-        "multirail4p.chip_cost_reduction": f"{tree['chips']:,.0f} to {rows['chips']:,.0f} chips; half would be "
+        "multirail4p.chips": f"{both.name} have {both['tiers']:.0f} tiers too",
+        "multirail4p.chip_cost_reduction": f"{tree['chips']:,.0f} to {rows['chips']:,.0f} chips; the section's two "
+        f"counts give {_reductions(tree, own)['flops2024.multirail4p.chip_cost_reduction']:.3f}; half would be "
         f"{tree['chips'] / 2:,.0f}, near the {wired['chips']:,.0f} that {both.name} take wired with equal trunks",
         "multirail4p.link_cost_reduction": f"{tree['cables']:,.0f} to {rows['cables']:,.0f} cables, of which the "
         f"document cuts off all but two digits; the printed value would be {tree['cables'] * (1 - cut):,.0f} cables",

@@ -348,12 +348,12 @@ def siting_readings(
     others = {circles: {NEAR_WASHINGTON: float(siting.washington_places)}}
     for _, row in stored.iterrows():
         others[f"on plants of {row.plants}"] = {NEAR_WASHINGTON: float(row.washington_places)}
-    parts = siting_values(high_w, high_w, rule, account)[DATACENTERS]  # the claim on the Northwest names its PUE
+    highest = siting_values(high_w, high_w, rule, account)
     return verdict_readings(
         ours,
         {
             "power nodes, by the kinder of two ways": others,
-            "the lowest PUE": {"the highest": {DATACENTERS: parts}},
+            "the lowest PUE": {"the highest": {key: highest[key] for key in (DATACENTERS, NORTHWEST_HALF)}},
             "a single place is one point with its circle": {"PJM, which has it all by Table 1": {DATACENTERS: 1.0}},
         },
     )

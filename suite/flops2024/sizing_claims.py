@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +14,14 @@ from railcore.training.transformer import Transformer
 from suite import workspace
 from suite.flops2024 import specification
 from suite.flops2024.specification import Cases
-from suite.flops2024.training_case import TrainingCase
 from suite.ledger import claims
 from suite.ledger.readings import Entries, claim_verdicts, verdict_readings
 
 RACKS, GPUS, SIZE = "flops2024.infra.racks", "flops2024.infra.gpus", "flops2024.scaling.params"
 MODEL_SIZE = "flops2024.model.params"  # of the text's 96T in 134 layers
 DEGREE, HIDDEN = "flops2024.layout.tensor_parallel", "flops2024.model.hidden"
+EXPERT_SIZE, EXPERT_HIDDEN = "flops2024.moe.expert_model_params", "flops2024.moe.hidden"
+ONE_YEAR, BOTH_SITES = "flops2024.scaling.params_one_year", "flops2024.moe.replicas_of_dcs"
 MEMORY, RESIDUAL = "flops2024.memory", "flops2024.memory.residual"
 DEVICE_MEMORY = {model: f"flops2024.{part}.device_memory" for model, part in (("dense", "layout"), ("moe", "moe"))}
 
@@ -52,26 +54,54 @@ def sizing_entries(
     Three tables by claim id.
     """
     dense, law = next(iter(cases.values())), scaling_laws.scaling_law(chosen_law)
-    chosen, mixed = (_rule_shape(key) for key in (SIZE, "flops2024.moe.expert_model_params"))
-    values = layout_values(cases) | specification.values_by_id(
+    after = law.parameters_after(np.array([training_s, training_s / 4]), machine.dense_flops)
+    sizes = (SIZE, EXPERT_SIZE)
+    values = layout_values(cases) | machine_values(machine) | shape_values(cases, width_multiple)
+    values |= specification.values_by_id(
         {
-            "infra": specification.machine_quantities(machine) | {"fp4_dense": float(machine.dense_flops)},
-            "scaling": {"params": float(law.parameters_after(training_s, machine.dense_flops))},
-            "model": chosen,
+            "scaling": dict(zip(("params", "params_one_year"), map(float, after), strict=True)),
             "layout": {
                 "activations": specification.activation_formula_error(dense.model, dense.precision, checked_batches)
             },
-            "moe": mixed,
         }
     )
-    reasons = sizing_reasons(machine, chosen_law, dense, width_multiple)
+    values |= {
+        f"flops2024.{part}.layers": _rule(size, "layers") for part, size in zip(("model", "moe"), sizes, strict=True)
+    }
+    reasons = sizing_reasons(machine, chosen_law, cases, width_multiple)
     return Entries(values, reasons, sizing_readings(values, cases, machine))
 
 
-def _rule_shape(key: str) -> dict[str, float]:
-    """Layers and hidden size of the depth-to-width rule for the size of a claim."""
-    rule = scaling_laws.depth_and_width(claims.paper_value(key))
-    return {"layers": float(rule.layers), "hidden": float(rule.hidden)}
+def _rule(key: str, part: str) -> float:
+    """Layers or hidden size of the depth-to-width rule for the size of a claim."""
+    return float(getattr(scaling_laws.depth_and_width(claims.paper_value(key)), part))
+
+
+def shape_values(cases: Cases, width_multiple: int) -> dict[str, float]:
+    """Hidden sizes of the printed parameters in the printed layers, down to a multiple, by claim."""
+    return {
+        key: float(scaling_laws.whole_shape(claims.paper_value(size), width_multiple, case.model.layers).hidden)
+        for case, key, size in zip(cases.values(), (HIDDEN, EXPERT_HIDDEN), (MODEL_SIZE, EXPERT_SIZE), strict=True)
+    }
+
+
+def machine_values(machine: Sizing) -> dict[str, float]:
+    """Values of the claims on the machine; powers are those of the printed GPUs, as the document has them."""
+    powered = machine if workspace.parameterized() else _of_racks(machine, claims.paper_value(GPUS) / machine.rack_gpus)
+    return _infra(machine) | _powers(powered)
+
+
+def _infra(machine: Sizing) -> dict[str, float]:
+    quantities = specification.machine_quantities(machine) | {"fp4_dense": float(machine.dense_flops)}
+    return specification.values_by_id({"infra": quantities})
+
+
+def _powers(machine: Sizing) -> dict[str, float]:
+    return {key: value for key, value in _infra(machine).items() if "power" in key}
+
+
+def _of_racks(machine: Sizing, racks: Any) -> Sizing:
+    return replace(machine, budget_usd=racks * machine.rack_usd / machine.compute_share)
 
 
 def layout_values(cases: Cases) -> dict[str, float]:
@@ -101,19 +131,22 @@ def sizing_readings(ours: Mapping[str, float], cases: Cases, machine: Sizing) ->
         "the printed 23.3K": claims.paper_value(RACKS),
         "the racks of the printed 1.67 million GPUs": claims.paper_value(GPUS) // machine.rack_gpus,
     }
-    by_racks = {}
+    bought = f"{machine.racks:,.0f} racks, which the budget's share buys"
+    by_racks, powers = {}, {bought: _powers(machine)}
     for name, racks in printed_racks.items():
-        bought = replace(machine, budget_usd=racks * machine.rack_usd / machine.compute_share)
-        infra = specification.values_by_id({"infra": specification.machine_quantities(bought)})
+        infra = _infra(_of_racks(machine, racks))
         smaller = {key: case.changed(site={"racks": int(racks)}) for key, case in cases.items()}
-        by_racks[name] = infra | layout_values(smaller) | {RACKS: ours[RACKS], GPUS: ours[GPUS]}
-    one, laid = dense.layer, dense.layout
+        own = {key: ours[key] for key in (RACKS, GPUS, *_powers(machine))}
+        by_racks[name] = infra | layout_values(smaller) | own
+    powers["the printed 23.3K racks"] = _powers(_of_racks(machine, claims.paper_value(RACKS)))
+    one, laid, widths = dense.layer, dense.layout, {HIDDEN: MODEL_SIZE, EXPERT_HIDDEN: EXPERT_SIZE}
     active = [float(case.layout.device_bytes + case.layout.active_bytes) for case in (dense, mixture)]
     left = claims.paper_value(f"{MEMORY}.total") - sum(one.state_bytes.values())
     return verdict_readings(
         ours,
         {
-            f"{machine.racks:,.0f} racks, which the budget's share buys": by_racks,
+            bought: by_racks,
+            f"the power of the printed {claims.paper_value(GPUS) / 1e6:.2f} million GPUs": powers,
             f"the smallest degree of all {dense.site.rack_gpus}, as section 4 says": {
                 "the smallest that divides a rack": {DEGREE: float(laid.tensor)}
             },
@@ -124,23 +157,21 @@ def sizing_readings(ours: Mapping[str, float], cases: Cases, machine: Sizing) ->
                 "half a byte for each of the ten": {RESIDUAL: ours[RESIDUAL] * one.precision.element},
                 "what training state leaves of the printed total": {RESIDUAL: left},
             },
-            "the rule's width at 103.8T": {
-                "the rule at 96T": {HIDDEN: _rule_shape(MODEL_SIZE)["hidden"]},
-                "96T in 134 layers": {HIDDEN: float(dense.model.hidden)},
+            "the width of the printed parameters in the printed layers": {
+                "the rule's for these parameters": {key: _rule(size, "hidden") for key, size in widths.items()},
+                "the rule's for 103.8T": {HIDDEN: _rule(SIZE, "hidden")},
             },
         },
     )
 
 
-def sizing_reasons(machine: Sizing, chosen_law: str, dense: TrainingCase, width_multiple: int) -> dict[str, str]:
+def sizing_reasons(machine: Sizing, chosen_law: str, cases: Cases, width_multiple: int) -> dict[str, str]:
     """Why a claim comes out as it does.
 
     Parameters
     ----------
-    machine, chosen_law
+    machine, chosen_law, cases
         As in `sizing_entries`.
-    dense
-        The dense model on the racks.
     width_multiple
         That divides a hidden size.
 
@@ -148,12 +179,11 @@ def sizing_reasons(machine: Sizing, chosen_law: str, dense: TrainingCase, width_
     -------
     Texts by claim id.
     """
-    paper, flops = claims.paper_value, machine.dense_flops
+    (dense, mixture), paper, flops = cases.values(), claims.paper_value, machine.dense_flops
     model, one, memory_bytes = dense.model, dense.layer, dense.site.memory_bytes
     laws = [scaling_laws.scaling_law(chosen_law, reading) for reading in ("table", "printed")]
     after = [float(law.parameters_after(4 * year, flops)) / 1e12 for law in laws]
-    layers = _rule_shape(SIZE)["layers"]
-    narrow = scaling_laws.whole_shape(paper(MODEL_SIZE), width_multiple, model.layers).hidden
+    layers, two = _rule(SIZE, "layers"), mixture.layout
     left = paper(f"{MEMORY}.total") - sum(one.state_bytes.values())
     needed = one.layer_state_bytes + one.activation_bytes
     least = np.ceil(needed / memory_bytes)
@@ -165,10 +195,16 @@ def sizing_reasons(machine: Sizing, chosen_law: str, dense: TrainingCase, width_
         "printed exponent",
         "flops2024.model.layers": f"the rule's {layers:.2f} rounds to {layers:.0f}; 134 is nearest "
         f"from {float(scaling_laws.parameters_at_depth(133.5)) / 1e12:.1f}e12 parameters up",
-        HIDDEN: f"96e12 in {model.layers} layers, down to a multiple of {width_multiple}, have {narrow:,.0f}",
+        HIDDEN: f"parameters are 12 L h^2; the width goes down to a multiple of {width_multiple}, the heads",
+        ONE_YEAR: f"a quarter of the time above; the printed size needs "
+        f"{float(laws[0].training_time(paper(ONE_YEAR), flops)) / day:,.0f} days",
+        BOTH_SITES: f"{two.racks_per_layer_here:.0f} racks hold a layer in each of {two.datacenters} datacenters, "
+        f"{two.layers_per_rack:.0f} replicas a rack; the printed ones are those of {two.racks_per_layer:.0f} racks, "
+        "which two datacenters cannot share evenly",
         RESIDUAL: f"{one.precision.state:g} B of every parameter leave {left / GB:.1f} GB of the printed total",
         DEGREE: f"at {least:.0f} a GPU holds {needed / least / GB:.1f} of {memory_bytes / GB:.0f} GB; all else here is "
         "at the printed degree",
+        DEVICE_MEMORY["moe"]: f"{mixture.layout.device_bytes / GB:.2f} GB, of which the document cuts off the digits",
         DEVICE_MEMORY["dense"]: "training state alone, as for the mixture; with the activations of one micro-batch "
         f"{(dense.layout.device_bytes + dense.layout.active_bytes) / GB:.1f} GB",
     }
@@ -183,11 +219,11 @@ def _power_reasons(machine: Sizing) -> dict[str, str]:
         printed_racks = claims.paper_value(GPUS) / machine.rack_gpus
         chain = printed_racks * machine.rack_w * np.cumprod([1, 1 + machine.other_power_share, pue])
         meets = claim_verdicts({key: float(chain[-1])})[key] == "reproduced"
-        racks_w, it_w, total_w = (f"{power / GW:.3f}" for power in chain)
+        entry, (racks_w, it_w, total_w) = claims.claim(key), (f"{power / GW:.3f}" for power in chain)
+        least = entry.paper_value * (1 - entry.tolerance) / chain[-1] * claims.paper_value(GPUS) / 1e6
         reasons[key] = (
-            f"the printed {claims.paper_value(GPUS) / 1e6:.2f} million GPUs draw {racks_w} GW, "
-            f"x {1 + machine.other_power_share:g} = {it_w}, x {pue:g} = {total_w} GW, "
-            f"{'as printed' if meets else 'which misses the printed value too'}"
+            f"these draw {racks_w} GW, x {1 + machine.other_power_share:g} = {it_w}, x {pue:g} = {total_w} GW"
+            + f"; from {least:.4f} million GPUs on, which are printed alike, it comes out" * (not meets)
         )
     return reasons
 

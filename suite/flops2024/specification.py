@@ -198,7 +198,8 @@ def model_quantities(case: TrainingCase, memory_bytes: float) -> dict[str, float
     device_memory: share of a layer's training state at the plan's degree; activations are offloaded. memory, total: of
     the model; master (with its working copy), gradients and optimizer are its parts. residual: activations that one
     layer keeps for one micro-batch. expert_model_params: of the layers with one expert in each. peers_per_dc: racks
-    that hold a layer, as racks_per_layer_per_dc. layer_over_gpu: training state of a layer over memory_bytes.
+    that hold a layer, as racks_per_layer_per_dc. replicas_of_dcs: with as many racks of a layer in each datacenter.
+    layer_over_gpu: training state of a layer over memory_bytes.
 
     memory_bytes: of a GPU. tensor_parallel is the smallest degree of all, dividing a rack or not, whose share fits it.
     """
@@ -224,6 +225,7 @@ def model_quantities(case: TrainingCase, memory_bytes: float) -> dict[str, float
         "peers_per_dc": float(plan.racks_per_layer_here),
         "replicas": float(plan.replicas),
         "replicas_per_dc": float(plan.replicas_here),
+        "replicas_of_dcs": float(plan.replicas_here * plan.datacenters),
         "gpus_per_dc": float(plan.gpus_here),
     }
 
