@@ -19,7 +19,7 @@ from suite.ledger import claims
 from suite.nwktimes2025 import primer, primer_claims
 
 SEED = 3565  # of notebook 17
-WRONG = {"nwktimes2025.fig1_13.gradient_sync_scopes"}
+WRONG = {"nwktimes2025.fig1_11.tensor_peer"}
 
 
 @pytest.fixture(autouse=True)

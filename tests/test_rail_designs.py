@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 import networkx as nx
-import pytest
 
 from railcore.catalog.units import Gbps
 from railcore.network.switches import SwitchModel
@@ -43,12 +42,20 @@ def test_packing_against_filling_switches_one_by_one():
 
 
 def test_more_rails_on_a_switch_never_take_more_switches():
-    """Not strictly fewer, but never more: the order of all 32 cases, and of any other size."""
-    order = designs.model_order("12.8T")
-    steps = order.groupby("ports_per_rail")["switches"].diff().dropna()
-    with pytest.raises(ValueError, match=r"switch is '51.2T' with 64 ports: give one with 32, 12.8T"):
-        designs.model_order("51.2T")
-    assert (steps >= 0).all() and order["rises"].groupby(order["ports_per_rail"]).first().sum() == 12
+    """Not strictly fewer, but never more; strictly where four or eight rails fit on a switch."""
+    for switch, ports in (("12.8T", 32), (designs.SWITCH, 48), ("51.2T", 64)):
+        order = designs.model_order(switch)
+        steps = order.groupby("ports_per_rail")["switches"].diff().dropna()
+        assert order["ports_per_rail"].max() == ports and (steps >= 0).all()
+        for rails in designs.HOSTED_RAILS:
+            assert order.loc[order["ports_per_rail"] <= ports // rails, "rises"].all()
+        assert not order["rises"].all()
+    values = rail_claims.switch_claims(designs.model_order(designs.SWITCH)).values
+    assert values["nwktimes2025.fig13_12.switch_order"] == 0
+    assert [values[f"nwktimes2025.fig13_10.ports_of_{n}_rails"] for n in (4, 8)] == [12, 6]
+    assert values["nwktimes2025.fig13_10.rails_lost_dual_nic"] == 0 < values["nwktimes2025.fig13_10.rails_lost"]
+    small = rail_claims.switch_claims(designs.model_order("12.8T")).values
+    assert 0 <= small["nwktimes2025.fig13_12.switch_order"] < 1
 
 
 def test_the_printed_interfaces_follow_the_rule():

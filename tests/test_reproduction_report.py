@@ -68,6 +68,8 @@ def test_a_ledger_without_a_claims_value_is_refused():
         ("{id},,b", "line 2: says is blank"),
         ("{id},a, ", "line 2: against is blank"),
         ("{id},a,b\n{id},c,d", "line 3: claim .* is given twice"),
+        ("{id} {id},a,b", "line 2: claim .* is given twice"),
+        ("{id} no.such,a,b", "line 2: claim is 'no.such', which data/claims.csv has not"),
     ],
 )
 def test_damaged_contradictions_are_refused_by_line(text, message, tmp_path, monkeypatch):
@@ -79,6 +81,12 @@ def test_damaged_contradictions_are_refused_by_line(text, message, tmp_path, mon
         causes.contradictions()
     monkeypatch.undo()
     causes.contradictions.cache_clear()
+
+
+def test_a_claim_that_repeats_an_error_has_its_cause_and_no_contradiction_of_its_own():
+    rows = [row for row in causes.contradictions() if row.copies]
+    assert rows and {causes.cause(name) for row in rows for name in row.copies} == {causes.CONTRADICTION}
+    assert not {row.claim for row in causes.contradictions()} & {name for row in rows for name in row.copies}
 
 
 def test_deviations_are_of_claims_that_print_a_number():

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import pytest
 from collisions import text_collisions
 
+from railcore.catalog.units import MiB
 from railcore.deploy.server import catalog_server
 from suite.colours import DIFFERS
 from suite.drawing import servers
@@ -64,9 +65,9 @@ def test_what_the_document_has_is_shown_red_where_ours_differs():
     assert red == ["document: 32 GB/s"]
     table = document.document_models()
     models = document.documents_models(table)
-    figure = servers.model_memory_diagram(table, 80e9, 8, "models", models)
+    figure = servers.model_memory_diagram(table, 81559 * MiB, 8, "models", models)
     red = [text.get_text() for text in figure.axes[0].texts if text.get_color() == DIFFERS]
-    assert text_collisions(figure) == [] and red == ["document: 810 GB, at least 10 GPUs"]
+    assert text_collisions(figure) == [] and red == []  # ten GPUs of 80 GiB hold 810 GB
 
 
 def test_the_documents_rows_come_first_and_ours_stand_beside_them():
@@ -80,10 +81,10 @@ def test_the_documents_rows_come_first_and_ours_stand_beside_them():
 
 def test_models_fill_gpus_one_after_the_other():
     table = document.document_models()
-    figure = servers.model_memory_diagram(table, 80e9, 8, "models")
+    figure = servers.model_memory_diagram(table, 81559 * MiB, 8, "models")
     assert text_collisions(figure) == []
     filled = [text for text in texts(figure) if text.endswith("\nGB")]
-    assert len(filled) == table["gpus"].sum() and "11 GPUs, 2 servers" in "\n".join(texts(figure))
+    assert len(filled) == table["gpus"].sum() and "10 GPUs, 2 servers" in "\n".join(texts(figure))
 
 
 def test_ultra_ethernet_shows_each_term():

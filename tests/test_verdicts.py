@@ -159,7 +159,7 @@ def test_the_training_time_is_four_years_of_360_days():
 def test_the_send_that_is_simulated_is_chosen_by_the_optimum_alone():
     row, key = calibration("flops2024.fig5.fct_optimal"), "flops2024.fig5.fct_optimal"
     assert (row.used, row.free) == ((key,), 1)
-    assert set(row.predicted) == {"flops2024.fig5.fct_roce", "flops2024.fig5.fct_single_path"}  # times; not ratios
+    assert set(row.predicted) == {f"flops2024.fig5.{name}" for name in ("fct_roce", "fct_single_path", "roce_gap")}
     for model, name in MODELS.items():
         case = transport_cases.document_cases()[model]
         verdict = readings.claim_verdicts({key: float(case.times.pipeline_s)})[key]

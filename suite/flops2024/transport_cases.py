@@ -57,7 +57,7 @@ def document_network(small: bool = False) -> dict[str, float]:
     }
 
 
-def fig5_cases(network: Mapping[str, float], seeds: int = 10) -> list[dict[str, Any]]:
+def fig5_cases(network: Mapping[str, float], seeds: int = 20) -> list[dict[str, Any]]:
     """Every transport on a permutation of large flows: many seeds for those whose tail is a draw, else `FEW_SEEDS`.
 
     network: of `document_network`.

@@ -15,13 +15,19 @@ from railcore import catalog
 from railcore.catalog.arguments import Count, checked
 from railcore.catalog.checks import Ints
 from railcore.training.formats import format_bytes
+from railcore.training.machine_rows import shared_memory
 
 MEMORY_USES = ("inference", "training")
 
 
+def gpu_memory(gpu: str) -> float:
+    """Memory of a GPU of the catalog as its driver shows it [bytes]: 80 GB of a name are nearly 80 GiB."""
+    return shared_memory(catalog.item("gpus", gpu))
+
+
 def gpus_to_hold(memory_bytes: ArrayLike, gpu: str) -> Ints:
-    """Fewest GPUs of the catalog whose memory holds so many bytes, at least 1."""
-    exact = np.asarray(memory_bytes) / catalog.item("gpus", gpu)["memory"]
+    """Fewest GPUs of the catalog whose memory, `gpu_memory`, holds so many bytes, at least 1."""
+    exact = np.asarray(memory_bytes) / gpu_memory(gpu)
     return np.maximum(np.ceil(exact * (1 - 1e-12)), 1).astype(np.int64)  # what fills GPUs to the brim fits
 
 

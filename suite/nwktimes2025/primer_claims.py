@@ -13,6 +13,7 @@ from suite.nwktimes2025.primer import FP32_BYTES, LEARNING_RATE
 
 _GRADIENT = 2.0  # of the example in the text
 _FIRST_IDLE = (1 / 2, 1 / 3)  # of two stages at one and two micro-batches: the claim's note
+_SLOW = 2.0  # time of a step of a slow transfer, over that of a layer
 
 
 def layer_claims(chain: EmulatedRun, layers: EmulatedRun) -> Entries:
@@ -49,16 +50,19 @@ def weight_adjustment(gradient: float, learning_rate: float) -> float:
 
 
 def tensor_claims(run: EmulatedRun) -> Entries:
-    """Fig. 1-10 and 1-11: what each GPU holds of the layer, and of its outputs after the AllGather."""
+    """Fig. 1-10 and 1-11: what each GPU holds of the layer and of its outputs, and whom GPU0 sends to."""
     held = [run.ranks.held(rank, "weights 1") for rank in run.sharded.group(1)]
     memory = run.ranks.memory
     gathered = memory[(memory["name"] == "activation 1 of 0") & (memory["bytes"] > 0)]
+    log = run.ranks.log
     values = {
+        "fig1_11.tensor_peer": float(log.loc[log["source"] == 0, "target"].max()),
         "fig1_10.weights_per_gpu": float(max(rows.size for rows in held)),
         "fig1_10.neurons_per_gpu": float(max(len(rows) for rows in held)),
         "fig1_11.output_elements": float(gathered["bytes"].min() / run.ranks.element_bytes),
     }
-    return with_prefix("nwktimes2025", values, {}, {})
+    reasons = {"fig1_11.tensor_peer": "the other half of the weights, and so of the outputs, is on GPU1 in Fig. 1-10"}
+    return with_prefix("nwktimes2025", values, reasons, {})
 
 
 def three_d_claims(run: EmulatedRun, idle: pd.DataFrame, identity: pd.DataFrame) -> Entries:
@@ -82,7 +86,8 @@ def three_d_claims(run: EmulatedRun, idle: pd.DataFrame, identity: pd.DataFrame)
         for r in range(1, strategy.data)
         for one, weights in zip(first, run.sharded.weights(r), strict=True)
     )
-    scopes = gradient_scopes(run)
+    sums = log[(log["phase"] != "forward") & (log["kind"] != "pipeline")]  # deltas, and gradients of weights
+    scopes = [name for name, size in replica_scopes(run, sums).items() if size > 0]
     values = {
         "fig1_12.mini_batch": float(samples.sum()),
         "fig1_12.micro_batch": float(samples.max()),
@@ -94,15 +99,35 @@ def three_d_claims(run: EmulatedRun, idle: pd.DataFrame, identity: pd.DataFrame)
         "fig1_13.gradient_sync_scopes": float(len(scopes)),
         "allreduce_identity": identity_error(identity),
     }
-    reasons = {
-        "fig1_13.gradient_sync_scopes": f"gradients are summed {' and '.join(scopes)} alone: tensor ranks of a replica "
-        "hold different rows of the weights, and sum deltas among them, no gradients"
+    ours = with_prefix("nwktimes2025", values, {}, {})
+    return Entries(ours.values, ours.reasons, verdict_readings(ours.values, _three_d_choices(run, other)))
+
+
+def _three_d_choices(run: EmulatedRun, other: float) -> dict[str, dict[str, dict[str, float]]]:
+    """How the text of Fig. 1-12 and 1-13 is read, and what other readings give: `choices` of `verdict_readings`.
+
+    other: forward bytes between ranks of other weights.
+    """
+    slow = rank_timeline(run.ranks, scale_up_time=_SLOW, scale_out_time=_SLOW).peak_active("forward")
+    groups = {"fig1_12.cross_dp_forward_bytes": other, "fig1_12.dp_group_gpus": float(run.strategy.data)}
+    weights = {"fig1_13.gradient_sync_scopes": float(len(gradient_scopes(run)))}
+    choices = (
+        ("a DP group is one replica, GPU0 to GPU3", "ranks with the same weights, GPU0 and GPU4", groups),
+        (
+            "transfers take no time",
+            f"a step of them as long as {_SLOW:g} layers",
+            {"fig1_12.peak_active_gpus": float(slow)},
+        ),
+        (
+            "gradients 'propagated backward' are deltas, which tensor ranks sum within a replica",
+            "gradients of weights alone, summed across replicas",
+            weights,
+        ),
+    )
+    return {
+        taken: {name: {f"nwktimes2025.{key}": value for key, value in values.items()}}
+        for taken, name, values in choices
     }
-    ours = with_prefix("nwktimes2025", values, reasons, {})
-    usual = {"fig1_12.cross_dp_forward_bytes": other, "fig1_12.dp_group_gpus": float(strategy.data)}
-    whole = {f"nwktimes2025.{name}": value for name, value in usual.items()}
-    reading = {"a DP group is one replica, GPU0 to GPU3": {"ranks with the same weights, GPU0 and GPU4": whole}}
-    return Entries(ours.values, ours.reasons, verdict_readings(ours.values, reading))
 
 
 def _reached(source: np.ndarray, target: np.ndarray) -> set[int]:

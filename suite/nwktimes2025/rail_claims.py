@@ -7,7 +7,7 @@ import networkx as nx
 import pandas as pd
 
 from railcore.catalog.units import counted, number
-from railcore.network.switches import SwitchModel
+from railcore.network.switches import SwitchModel, switch_model
 from suite.deployment.resilience import failover, failure_domains
 from suite.deployment.segments import SegmentFabric
 from suite.ledger.readings import Entries, merge_entries, with_prefix
@@ -86,6 +86,7 @@ def pod_claims() -> Entries:
         "fig13_8.oversubscription": pod.oversubscription[0],
         "fig13_8.tiers": graph_tiers(pod),
         "fig13_8.stages": graph_stages(pod),
+        "fig13_8.port_rate": _BITS * printed.port_Bps,
         "fig13_9.stages": graph_stages(pods),
         "fig13_9.gpus": pods.gpus,
         "fig13_9.super_spines": pods.super_spines,
@@ -94,7 +95,9 @@ def pod_claims() -> Entries:
     }
     faster = number(printed.capacities_Bps[0][0] * _BITS / 1e12)
     reasons = {
-        "fig13_8.downlink": f"ports of 100 Gbps, as the claim has them; the 200 Gbps of Fig. 13-7 make it {faster} Tbps"
+        "fig13_8.downlink": f"ports of 100 Gbps, as the claim has them; the 200 Gbps of Fig. 13-7 make it {faster} "
+        "Tbps",
+        "fig13_8.port_rate": "the pod joins the host segments of Fig. 13-7, whose NICs have two ports of 200 Gbps",
     }
     readings = {
         "fig13_8.oversubscription": f"{pod.spines} spines, counted from the capacity that uplinks need; with the "
@@ -163,17 +166,28 @@ def switch_claims(order: pd.DataFrame) -> Entries:
                 f"the subnets become {moved[0]} to {moved[-1]}"
             )
     values["fig13_10.vlans"] = designs.rail_plan("fig13_10").subnets["vlan"].nunique()
-    cases = order.groupby("ports_per_rail")
-    broken = ~cases["rises"].first()
-    values["fig13_12.switch_order"] = broken.mean()
-    counts = order[order["ports_per_rail"] == broken.idxmax()].set_index("model")["switches"]
-    steps = [f"{model} {n}" for model, n in counts.items()]
-    reasons["fig13_12.switch_order"] = (
-        f"the order never reverses, but it ties: in {broken.sum()} of {len(broken)} cases, from {broken.idxmax()} NIC "
-        f"ports a rail on, dual-rail takes as many switches as another model ({', '.join(steps)} at "
-        f"{broken.idxmax()}). Up to {broken.idxmax() - 1} ports each takes strictly fewer"
+    both = rail_losses(designs.rail_design("fig13_10", nic_ports=2))
+    values["fig13_10.rails_lost_dual_nic"] = both["rails_lost"]
+    reasons["fig13_10.rails_lost_dual_nic"] = (
+        f"the other switch carries all rails, with {both['share_left']:.0%} of their bandwidth"
+    )
+    ports = switch_model(designs.SWITCH).ports
+    values |= {f"fig13_10.ports_of_{hosted}_rails": ports // hosted for hosted in designs.HOSTED_RAILS}
+    fits = _ordered(order, ports // min(designs.HOSTED_RAILS))
+    every = _ordered(order, order["ports_per_rail"].max())
+    values["fig13_12.switch_order"] = fits
+    rest = order[~order["rises"]]["ports_per_rail"].min()
+    readings["fig13_12.switch_order"] = (
+        f"up to {ports // min(designs.HOSTED_RAILS)} ports a rail, as four rails on a switch of {ports} leave (up to "
+        f"{order['ports_per_rail'].max()}, where fewer than four fit: broken in {every:.0%}, from {rest} on by ties)"
     )
     return _entries(values, reasons, readings)
+
+
+def _ordered(order: pd.DataFrame, most: int) -> float:
+    """Share of the sizes up to so many NIC ports a rail at which the order of the three models is not strict."""
+    rises = order[order["ports_per_rail"] <= most].groupby("ports_per_rail")["rises"].first()
+    return float(1 - rises.mean())
 
 
 def rail_claims(mapping: pd.DataFrame, order: pd.DataFrame) -> Entries:

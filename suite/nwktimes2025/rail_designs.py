@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore import catalog
 from railcore.catalog import files
 from railcore.catalog.tables import read_csv
 from railcore.catalog.units import Gbps, counted, number
@@ -28,7 +27,8 @@ SWITCH = "Nexus 9348D-GX2A"  # of Fig. 13-6 and 13-7; the other figures name non
 PANEL_ROWS = 3  # of Fig. 13-6: its numbers run down columns of three
 VLAN_OF_RAIL_1 = 101  # of Fig. 13-10 to 13-12
 CONNECTION_Bps = 800 * Gbps  # of a switch to one above it: one link, or a port channel of two
-ORDER_PORTS, ORDER_RAILS = 32, 8  # of the switches, and rails, in the order of the three models
+ORDER_RAILS = 8  # in the order of the three models
+HOSTED_RAILS = (4, 8)  # that the text puts on a switch of 48 ports
 MODELS = {rails_name(rails, ORDER_RAILS): rails for rails in (ORDER_RAILS, 2, 1)}  # rails per switch
 COPY = (1, 2), (2, 3)  # host and GPU, from 0, that a copy between rails starts at and ends at
 
@@ -254,13 +254,10 @@ def model_order(switch: str) -> pd.DataFrame:
     """Rail switches of the three models by NIC ports a rail, packed over as few switches as hold them.
 
     (R / r) ceil(r n / k): each group of r of R rails has switches of its own; n ports a rail, k ports of a switch.
-    switch: of the catalog, with ORDER_PORTS ports. Columns ports_per_rail, model, switches, and rises: whether of
-    these ports every model takes strictly fewer switches than the next. Raises ValueError for a switch of other ports.
+    switch: of the catalog. Columns ports_per_rail (1 to k), model, switches, and rises: whether of these ports every
+    model takes strictly fewer switches than the next.
     """
-    if (ports := switch_model(switch).ports) != ORDER_PORTS:
-        fits = [name for name in catalog.names("switches") if switch_model(name).ports == ORDER_PORTS]
-        raise ValueError(f"switch is {switch!r} with {ports} ports: give one with {ORDER_PORTS}, {' or '.join(fits)}")
-    rows: list[tuple] = []
+    ports, rows = switch_model(switch).ports, list[tuple]()
     for n in range(1, ports + 1):
         counts = [ORDER_RAILS // r * -(-r * n // ports) for r in MODELS.values()]
         rises = all(fewer < more for fewer, more in pairwise(counts))

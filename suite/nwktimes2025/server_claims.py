@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from railcore import catalog
@@ -15,10 +16,12 @@ from railcore.deploy.server import (
     pcie_lane_use,
     pcie_switches_needed,
 )
+from railcore.training import transformer
 from railcore.transport.delay import DelayPath
 from suite.ledger import claims
-from suite.ledger.readings import Entries, merge_entries, with_prefix
+from suite.ledger.readings import Entries, merge_entries, verdict_readings, with_prefix
 from suite.nwktimes2025 import servers
+from suite.nwktimes2025.model_memory import gpu_memory
 from suite.nwktimes2025.ultra_ethernet import UltraEthernetSystem, fabric_planes
 
 _HB = ("hb",)
@@ -68,10 +71,11 @@ def server_claims(crossings: pd.DataFrame) -> Entries:
         "fig13_1.cross_baseboard_bandwidth": _crossing_reason(crossings, shared),
         "fig13_1.switch_pair_links": "an input: the server is built with the links printed",
         "fig13_2.gpu_pcie_bandwidth": f"{printed}, and the NIC behind it has {_gigabytes(nic)}",
-        "fig13_2.pcie_switches": _lanes_reason(servers_drawn),
+        "fig13_2.pcie_switches": "lanes are not printed: one switch with as many as all parts need would do",
     }
     readings = {
-        "fig13_1.nic_share": f"one NIC, as the section has it; with the two of the chapter's opening {_gigabytes(two)}"
+        "fig13_1.nic_share": f"one NIC, as the section has it; with the two of the chapter's opening {_gigabytes(two)}",
+        "fig13_2.pcie_switches": _lanes_reading(servers_drawn),
     }
     return with_prefix("nwktimes2025", values, reasons, readings)
 
@@ -111,38 +115,45 @@ def _crossing_reason(table: pd.DataFrame, server: Server) -> str:
     )
 
 
-def _lanes_reason(server: Server) -> str:
+def _lanes_reading(server: Server) -> str:
     lanes = pcie_lane_use(server).iloc[0]
     return (
-        f"{server.gpus} GPUs and {server.nics} NICs at x{server.pcie_lanes} take {lanes['needed']} lanes, "
-        f"{servers.PCIE_SWITCH} has {lanes['lanes']}"
+        f"the switch is the {servers.PCIE_SWITCH} of Fig. 13-1, of {lanes['lanes']} lanes by its maker; {server.gpus} "
+        f"GPUs and {server.nics} NICs at x{server.pcie_lanes} take {lanes['needed']}"
     )
 
 
 def memory_claims() -> Entries:
     """Fig. 13-3: memory of the three models, and the GPUs and servers that hold them."""
     tables, wider = (servers.document_models(name).set_index("model") for name in (servers.MODEL_PRECISION, "fp32"))
-    memory = catalog.item("gpus", servers.GPU)["memory"]
-    values, readings = (
-        {"server_memory": servers.GPUS * memory, "servers_405b": float(tables.loc["405B", "servers"])},
-        {},
-    )
+    named, shared = catalog.item("gpus", servers.GPU)["memory"], gpu_memory(servers.GPU)
+    values = {"server_memory": servers.GPUS * named, "servers_405b": float(tables.loc["405B", "servers"])}
+    readings, decimal = {}, {}
     said = show(claims.paper_value("nwktimes2025.fig13_3.memory_8b"), "B")
     for model in tables.index:
-        values[f"memory_{model.lower()}"] = tables.loc[model, "memory_bytes"]
+        size = tables.loc[model, "memory_bytes"]
+        values[f"memory_{model.lower()}"] = size
         values[f"gpus_{model.lower()}"] = float(tables.loc[model, "gpus"])
+        decimal[f"nwktimes2025.fig13_3.gpus_{model.lower()}"] = float(np.ceil(size / named))
         readings[f"memory_{model.lower()}"] = (
             f"2 bytes a parameter, from the printed {said} of 8B; with the 4 of the section on model parallelism "
             f"{show(wider.loc[model, 'memory_bytes'], 'B')} and {counted(wider.loc[model, 'gpus'], 'GPUs')}"
         )
-    exact = tables.loc["405B", "memory_bytes"] / memory
-    printed = claims.paper_value("nwktimes2025.fig13_3.gpus_405b")
+    ours = with_prefix("nwktimes2025.fig13_3", values, {}, readings)
+    taken = f"{show(named, 'B')} are counted in powers of two, {show(shared, 'B', 4)} as its driver shows"
+    binary = verdict_readings(ours.values, {taken: {"in powers of ten": decimal}})
+    return Entries(ours.values, ours.reasons, {**ours.readings, **binary})
+
+
+def grok_claims() -> Entries:
+    """Parameters of Grok-1, counted from the shapes of its published code."""
+    model = transformer.catalog_model("Grok-1")
+    layers = model.total_parameters - model.vocabulary * model.hidden
     reasons = {
-        "gpus_405b": f"the weights take {number(exact, 4)} times {show(memory, 'B')}: "
-        f"{tables.loc['405B', 'gpus']} whole GPUs; the document drops the fraction, and its {number(printed)} hold "
-        f"{show(printed * memory, 'B')}"
+        "grok1_parameters": f"its layers have {number(layers / 1e9, 4)}e9, its embedding, used at both ends, "
+        f"{number(model.vocabulary * model.hidden / 1e9, 3)}e9; its maker prints 314B too, and not what it counts"
     }
-    return with_prefix("nwktimes2025.fig13_3", values, reasons, readings)
+    return with_prefix("nwktimes2025", {"grok1_parameters": float(model.total_parameters)}, reasons, {})
 
 
 def scale_up_claims() -> Entries:
@@ -173,15 +184,17 @@ def delay_claims(scale_out: DelayPath, cables_m: list[float], scale_up: DelayPat
     cables_m: of the scale-out path; the scale-up path has `servers.SCALE_UP_CABLE_M`.
     """
     paths = {"scale_out_delay": (scale_out, sum(cables_m)), "scale_up_delay": (scale_up, servers.SCALE_UP_CABLE_M)}
-    values, reasons = {}, {}
+    values, reasons, readings = {}, {}, {}
     for name, (path, length) in paths.items():
         bound = claims.paper_value(f"nwktimes2025.fig14_1.{name}")
         value, low, high = path.delay_s(length)
         longest, _, shortest = path.longest_cables_m(bound)
         values[name] = value
         if shortest:
-            breaks = (
-                f"It breaks with {number(longest, 3)} m of cable, at the high latencies with {number(shortest, 3)} m"
+            breaks = f"At the high latencies it breaks with {number(shortest, 3)} m"
+            readings[name] = (
+                f"{number(length, 3)} m of cable, between racks of the catalog's hall, as no length is printed (over "
+                f"{number(longest, 3)} m: more than the bound)"
             )
         else:
             breaks = (
@@ -192,11 +205,12 @@ def delay_claims(scale_out: DelayPath, cables_m: list[float], scale_up: DelayPat
             f"{show(value, 's', 3)}, and {show(low, 's', 3)} to {show(high, 's', 3)} over the bounds of the latencies. "
             f"{breaks}"
         )
-    return with_prefix("nwktimes2025.fig14_1", values, reasons, {})
+    return with_prefix("nwktimes2025.fig14_1", values, reasons, readings)
 
 
 def all_server_claims(crossings: pd.DataFrame) -> Entries:
     """All claims of this module, for the document's own servers, system and paths; crossings: as `server_claims`."""
     delays = delay_claims(servers.scale_out_path(), servers.scale_out_cables(), servers.scale_up_path())
     system = ultra_ethernet_claims(servers.two_node_system())
-    return merge_entries(scale_up_claims(), server_claims(crossings), memory_claims(), system, delays)
+    memory = memory_claims(), grok_claims()
+    return merge_entries(scale_up_claims(), server_claims(crossings), *memory, system, delays)
