@@ -604,14 +604,16 @@ def test_a_claim_is_shown_with_settings_and_inputs_and_found_by_words(capsys):
     shown = capsys.readouterr().out
     for text in (
         "document  railonly2025",
-        "within 0.67%",
+        "within 0.666667%",
         "gpus =",
-        "inputs    of the whole notebook",
-        "(assumed; modelled",
-        "prices: scaling, rate_exponent: 1 (",
-        "powers: scaling, rate_exponent: 1 (",
+        "cause     contradiction: the document contradicts itself",
     ):
         assert text in shown, text
+    assert "move it" not in shown  # counts of parts rest on no number of the catalog
+    assert main(["claim", "railonly2025.fig1.power_65536_400g"]) == 0
+    shown = capsys.readouterr().out
+    listed = shown.partition("inputs    numbers of the catalog that move it:")[2].partition("settings")[0]
+    assert "powers: railonly2025, port_power: " in listed and "prices" not in listed
     assert main(["claim", "railonly2025.text.power_saving_max"]) == 0
     assert "document  railonly2025, Network Cost and Power Analysis: = 6.9 MW" in capsys.readouterr().out
     assert main(["claim", "railonly2023.fault.rail_switch_difference"]) == 0

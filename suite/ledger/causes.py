@@ -11,7 +11,7 @@ from suite.ledger.grounds import claims_by_pattern, known_claim
 CONTRADICTION = "contradiction"
 # In the order in which they are counted.
 CAUSES = {
-    CONTRADICTION: "the document contradicts itself, or what it cites",
+    CONTRADICTION: "the document contradicts itself or what it cites",
     "not printed": "the number needs what the document does not print",
     "ours": "our model or our reading is another one, or falls short",
 }

@@ -357,7 +357,7 @@ def evidence_counts(rows: _Rows) -> list[dict[str, object]]:
             "within 10%": _count(free, verdict="close"),
             "did not": _count(free, verdict="differs"),
             "no data": _count(free, verdict="unavailable"),
-            "looked up or multiplied": f"{_count(rest, verdict='reproduced')} of {len(rest)} hold",
+            "looked up or multiplied": f"{_count(rest, verdict='reproduced')} of {len(rest)}",
         }
         missing = {"missing": _count(mine, verdict="missing")} if _count(rows, verdict="missing") else {}
         table.append({"document": document, **counts, **missing})
@@ -375,14 +375,18 @@ def cause_counts(rows: _Rows) -> list[dict[str, object]]:
 def evidence_text(rows: _Rows) -> str:
     """What `evidence_counts` and `cause_counts` say, in sentences."""
     (*_, counts), (*_, why) = evidence_counts(rows), cause_counts(rows)
-    put, out, used = (counts[name] for name in ("put to a model", "came out", "set a parameter"))
+    put, out, used, near, far, none = (
+        counts[name] for name in ("put to a model", "came out", "set a parameter", "within 10%", "did not", "no data")
+    )
     tables = sum(row["id"].startswith(_ONE_FORMULA) for row in rows)
     failed = sum(row["verdict"] in FAILED for row in rows)
-    told = ", ".join(f"{why[name]} because {meaning}" for name, meaning in causes.CAUSES.items())
+    contradicted, unprinted, ours = (why[name] for name in causes.CAUSES)
     return (
-        f"Of {len(rows)} claims {put} were put to a model that could have failed them: {out} came out, and {used} "
-        f"prove nothing, since they set a parameter. {tables} of all are two switch tables, which one formula gives. "
-        f"{failed} do not come out, looked-up ones among them: {told}."
+        f"Of {len(rows)} claims {put} were put to a model that could have failed them: {out} came out, {near} came "
+        f"within 10%, {far} did not, {none} have no data here, and {used} prove nothing, since they set a parameter. "
+        f"{tables} of all are two switch tables, which one formula gives. Of all {failed} that do not come "
+        f"out, {contradicted} contradict their own document or what it cites, {unprinted} "
+        f"need what it does not print, and {ours} are our model or our reading."
     )
 
 
