@@ -7,7 +7,6 @@ from railcore.network.topology.rails import rail_only
 from railcore.strategies.hb_domains import (
     best_times,
     increasing_returns_share,
-    slowdown_by_sustained_rate,
     smallest_hb_domain_near_ideal,
 )
 from railcore.strategies.parts import search
@@ -106,16 +105,3 @@ def test_best_strategies_of_dense_models_load_both_networks_alike():
     assert table.times_best.iloc[0] == 1 and table.times_best.is_monotonic_increasing
     pairs = table.groupby("strategy").iteration_s.nunique()
     assert (pairs == 1).all() and (table.slowdown == 0).all()
-
-
-def test_by_rate_takes_the_cluster_that_suffers_most():
-    """A cluster of one HB domain has no slowdown, a larger one has; fewer FLOP/s make its links matter less."""
-    models, sizes = {"Llama-3 8B": LLAMA}, {"batches": {"Llama-3 8B": [64]}}
-    table = slowdown_by_sustained_rate(models, H100, [8, 32], 8, [0.25, 1.0], **sizes)
-    for row in table.to_dict("records"):
-        share = row["share_of_best_rate"]
-        then = {name: share * getattr(H100.rates, name) for name in ("linear_fraction", "bf16_fraction")}
-        machine_then = H100.changed(**then)
-        large = best_times(models, machine_then, [32], [8], **sizes)
-        assert row["Llama-3 8B"] == large.slowdown[large.hb_domain_size == 8].item() > 0
-    assert table["Llama-3 8B"].is_monotonic_increasing

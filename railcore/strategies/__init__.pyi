@@ -1,7 +1,6 @@
 from .hb_domains import best_times as best_times
 from .hb_domains import hb_domain_summary as hb_domain_summary
 from .hb_domains import increasing_returns_share as increasing_returns_share
-from .hb_domains import slowdown_by_sustained_rate as slowdown_by_sustained_rate
 from .hb_domains import smallest_hb_domain_near_ideal as smallest_hb_domain_near_ideal
 from .labels import strategy_label as strategy_label
 from .parts import search as search

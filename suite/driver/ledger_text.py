@@ -32,20 +32,22 @@ def ledger_text(ledger: list[dict[str, str]]) -> str:
             "The counts below lead to the claims.\n",
             _contents(claims.verdict_counts(ledger)),
             *(f"- **{verdict}**: {meaning}" for verdict, meaning in _MEANINGS.items()),
-            "\nThe tolerance is half a unit of the last printed digit that is not 0, of digits that the document cuts "
-            "off a whole one, and of a whole count nothing; where it is another, the claim's note says why. A number "
-            "that is one draw of a random experiment is reproduced within 5 to 95% of ours; a bound on draws is "
-            "judged by our median alone.\n",
-            "Below each claim: why ours is what it is, where that needs saying; its name, for "
-            "`python -m suite claim <document>.<name>`, which shows its inputs; what ours rests on; what it is "
-            "worth, where no model could have failed it; why it does not come out; the notebook. The deviation is "
-            "relative to the document's value, and the difference itself where that is 0.\n",
+            "\nThe tolerance is half a unit of the last printed digit that is not 0. Where the document cuts digits "
+            "off, it is one whole unit. A whole count has none. Where a claim has another one, its note says why. A number "
+            "that is one draw of a random experiment is reproduced within 5 to 95% of our draws; our median alone "
+            "decides about a bound.\n",
+            "Below each claim stand its reason; its name, for `python -m suite claim <document>.<name>`, which shows "
+            "its inputs; what ours rests on; its evidence, where no model was asked; the cause, where it does not come "
+            "out; and the notebook. The deviation is relative to the document's value, and the difference itself where "
+            "that is 0.\n",
             "What a value is worth as evidence:\n",
             *(f"- **{evidence}**: {meaning}" for evidence, meaning in grounds.EVIDENCE.items()),
-            "\nOnly claims of the first kind are put to a model; the others count as looked up or multiplied.\n",
+            "\nOnly claims of the first kind are put to a model; the others count as looked up or multiplied, and of "
+            "how many they hold. A claim of a model that set a parameter (calibrated, below) counts as that alone. Of "
+            "the others came out is reproduced, within 10% close, and did not differs.\n",
             markdown_table(claims.evidence_counts(ledger)),
             f"{claims.evidence_text(ledger)}\n",
-            "Why claims do not come out, those that were looked up or multiplied among them:\n",
+            "Why claims do not come out, looked-up ones among them, but none that set a parameter:\n",
             *(f"- **{cause}**: {meaning}" for cause, meaning in causes.CAUSES.items()),
             f"\n{markdown_table(claims.cause_counts(ledger))}",
             "What a value rests on (where several apply, the last of them counts). The counts are of reproduced claims "

@@ -6,8 +6,8 @@ Numbers of the documents stand in data/claims.csv and nowhere else.
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from statistics import median, quantiles
+from typing import Any
 
 from railcore.catalog import UnknownName, files
 from railcore.catalog.tables import MarkdownText, csv_text, markdown_table, read_csv
@@ -15,7 +15,7 @@ from railcore.catalog.units import counted, number, show, significant
 from railcore.catalog.units import unit as unit_of
 from suite import workspace
 from suite.ledger import causes, grounds
-from suite.ledger.claim_rows import RELATIONS, Claim, claims
+from suite.ledger.claim_rows import RELATIONS, Claim, claims, printed_digit
 
 VERDICTS = ("reproduced", "close", "differs", "unavailable", "missing")
 FAILED = ("close", "differs")
@@ -144,9 +144,10 @@ def differs(claim_id: str, value: float, draws: Sequence[float] = ()) -> bool:
 
 def within_printed_digit(value: float, entry: Claim) -> bool:
     """Whether a value is not the document's, but rounds to it: 0.0349 where 0.03 is printed."""
-    half = 0.5 * 10.0 ** int(Decimal(f"{entry.paper_value:.12g}").as_tuple().exponent)
     off = abs(value - entry.paper_value)
-    return entry.relation in ("=", "~") and 1e-9 * abs(entry.paper_value) < off <= half
+    if entry.relation not in ("=", "~") or not entry.paper_value:
+        return False
+    return 1e-9 * abs(entry.paper_value) < off <= printed_digit(entry.paper_value) / 2
 
 
 def _checked(claim_id: str, value) -> float | None:
@@ -340,7 +341,7 @@ def verdict_counts(rows: _Rows) -> list[dict[str, object]]:
     ]
 
 
-def evidence_counts(rows: _Rows) -> list[dict[str, object]]:
+def evidence_counts(rows: _Rows) -> list[dict[str, Any]]:
     """Claims of each document and of all: what became of those that were put to a model, and how many others hold.
 
     A claim that set a parameter counts as that alone. The column missing is there where a claim is.
@@ -348,7 +349,7 @@ def evidence_counts(rows: _Rows) -> list[dict[str, object]]:
     table = []
     for document, mine in _by_document(rows):
         put = [row for row in mine if row["evidence"] == "model"]
-        free = [row for row in put if row["basis"] != "calibrated"]
+        free = [row for row in put if not _set_a_parameter(row)]
         rest = [row for row in mine if row["evidence"] != "model"]
         counts = {
             "put to a model": len(put),
@@ -364,12 +365,16 @@ def evidence_counts(rows: _Rows) -> list[dict[str, object]]:
     return table
 
 
-def cause_counts(rows: _Rows) -> list[dict[str, object]]:
-    """Claims of each document and of all that do not come out, put to a model or not, by cause."""
+def cause_counts(rows: _Rows) -> list[dict[str, Any]]:
+    """Claims of each document and of all that do not come out, by cause; those that set a parameter are left out."""
     return [
         {"document": document, **{name: _count(mine, cause=name) for name in causes.CAUSES}}
-        for document, mine in _by_document(rows)
+        for document, mine in _by_document([row for row in rows if not _set_a_parameter(row)])
     ]
+
+
+def _set_a_parameter(row: Mapping[str, str]) -> bool:
+    return row["evidence"] == "model" and row["basis"] == "calibrated"
 
 
 def evidence_text(rows: _Rows) -> str:
@@ -378,15 +383,16 @@ def evidence_text(rows: _Rows) -> str:
     put, out, used, near, far, none = (
         counts[name] for name in ("put to a model", "came out", "set a parameter", "within 10%", "did not", "no data")
     )
-    tables = sum(row["id"].startswith(_ONE_FORMULA) for row in rows)
-    failed = sum(row["verdict"] in FAILED for row in rows)
+    held = [row for row in rows if row["verdict"] == "reproduced" and row["evidence"] == "model"]
+    tables = sum(row["id"].startswith(_ONE_FORMULA) and not _set_a_parameter(row) for row in held)
     contradicted, unprinted, ours = (why[name] for name in causes.CAUSES)
+    failed = contradicted + unprinted + ours
     return (
-        f"Of {len(rows)} claims {put} were put to a model that could have failed them: {out} came out, {near} came "
-        f"within 10%, {far} did not, {none} have no data here, and {used} prove nothing, since they set a parameter. "
-        f"{tables} of all are two switch tables, which one formula gives. Of all {failed} that do not come "
-        f"out, {contradicted} contradict their own document or what it cites, {unprinted} "
-        f"need what it does not print, and {ours} are our model or our reading."
+        f"Of {len(rows)} claims, {put} were put to a model: {out} came out, {near} came within 10%, {far} did not, "
+        f"{none} lack data, and {used} prove nothing: a parameter was fitted to them. Of those {out}, {tables} are two "
+        f"switch tables, which one formula gives. With {failed - near - far} that were looked up, {failed} do not come "
+        f"out: {contradicted} contradict their own document or what it cites, {unprinted} need what it does not print, "
+        f"and {ours} are our model or our reading."
     )
 
 

@@ -23,7 +23,7 @@ BASES = {
 }
 # What a value is worth as evidence for the document.
 EVIDENCE = {
-    "model": "a model of railcore could have failed it",
+    "model": "computed by a model of railcore, which could give another number",
     "construction": "true by how the model is built, or the same number as another claim's",
     "measured": "a statistic of the authors' own data",
     "arithmetic": "a product or a look-up of numbers that the document prints",
