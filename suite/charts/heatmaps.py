@@ -184,7 +184,7 @@ def _byte_colour_bar(
     for size, differs in (document or {}).items():
         plotting.document_marks(bar.ax, 0.5, size / GB, differs, clip_on=False)
         colour = plotting.DIFFERS if differs else "black"
-        text = f"document:\n{units.show(size, 'B')}"
+        text = f"document:\n{number(size / GB, 3)} GB"
         plotting.text_beside(bar.ax, text, (0, size / GB), (-7, 0), ha="right", va="center", color=colour, fontsize=8)
 
 

@@ -32,8 +32,8 @@ def ledger_text(ledger: list[dict[str, str]]) -> str:
             "The counts below lead to the claims.\n",
             _contents(claims.verdict_counts(ledger)),
             *(f"- **{verdict}**: {meaning}" for verdict, meaning in _MEANINGS.items()),
-            "\nThe tolerance is half a unit of the last printed digit that is not 0. Where the document cuts digits "
-            "off, it is one whole unit. A whole count has none. Where a claim has another one, its note says why. A number "
+            "\nThe tolerance is half a unit of the last printed digit that is not 0. Where a document cuts digits "
+            "off, it is a whole unit. A whole count has none. A claim with another one says why in its note. A number "
             "that is one draw of a random experiment is reproduced within 5 to 95% of our draws; our median alone "
             "decides about a bound.\n",
             "Below each claim stand its reason; its name, for `python -m suite claim <document>.<name>`, which shows "
