@@ -24,7 +24,7 @@ def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
 
     Returns
     -------
-    The figure; filled marks are claims that a model could have failed.
+    The figure; filled marks are claims that were put to a model.
     """
     documents = list(data["document"].unique())
     figure, axes = plt.subplots(1, len(documents), figsize=(10, 4.6), sharey=True, squeeze=False)
@@ -48,7 +48,7 @@ def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
     marks: dict = {"linestyle": "", "marker": "o", "markersize": 5}
     handles = [plt.Line2D([], [], color=colour, label=verdict, **marks) for verdict, colour in VERDICTS.items()]
     grey = {"color": COLOURS[7], **marks}
-    handles.append(plt.Line2D([], [], label="filled: a model could have failed it", **grey))
-    handles.append(plt.Line2D([], [], label="hollow: no model could have failed it", markerfacecolor="none", **grey))
+    handles.append(plt.Line2D([], [], label="filled: put to a model", **grey))
+    handles.append(plt.Line2D([], [], label="hollow: looked up or multiplied", markerfacecolor="none", **grey))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
     return figure

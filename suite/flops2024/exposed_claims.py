@@ -264,7 +264,7 @@ def masking_reasons(cases: Cases) -> dict[str, str]:
         AT_DENSE_RATE: f"section 2's dense rate doubles the passes and hides the AllReduce of "
         f"{show(times.steps_s[1], 's', 3)}; at the sparse rate, which gives the printed times, the share is "
         f"{float(case.share):.1%}",
-        "flops2024.dense.backward": "twice the forward pass, of which section 6 cuts off the digits: 132 ms",
+        "flops2024.dense.backward": "twice the forward pass, as section 6 says; it cuts the digits off first: 132 ms",
     }
 
 

@@ -28,6 +28,7 @@ _Texts = Mapping[str, str] | None  # by claim id
 _ONE_FORMULA = ("railonly2025.table1.", "railonly2023.table2.")  # the switch tables
 MAX_WORDS = 60  # of a reason: two sentences that are read once
 RECORDED_COLUMNS = ("id", "value", "low", "high", "reason", "basis")  # low, high: `drawn_range`, if ours are draws
+_NOISE = 1e-9  # of a value that should be 0
 _LAST_BITS = 1e-12  # of a deviation: on another machine
 MIN_DRAWS = 10  # of a claim that is one draw of the document
 
@@ -160,7 +161,7 @@ def _checked(claim_id: str, value) -> float | None:
     if isinstance(value, str) or not math.isfinite(value := float(value)):
         raise ValueError(f"claim {claim_id!r} has value {value!r}: record a finite number in {entry.unit!r}")
     # Where the document says 0, rounding noise is 0: the same bytes on every machine.
-    return 0.0 if entry.paper_value == 0 and abs(value) < max(entry.tolerance, 1e-12) else float(f"{value:.12g}")
+    return 0.0 if entry.paper_value == 0 and abs(value) < _NOISE else float(f"{value:.12g}")
 
 
 def record(
@@ -389,9 +390,9 @@ def evidence_text(rows: _Rows) -> str:
     failed = contradicted + unprinted + ours
     return (
         f"Of {len(rows)} claims, {put} were put to a model: {out} came out, {near} came within 10%, {far} did not, "
-        f"{none} lack data, and {used} prove nothing: a parameter was fitted to them. Of those {out}, {tables} are two "
-        f"switch tables, which one formula gives. With {failed - near - far} that were looked up, {failed} do not come "
-        f"out: {contradicted} contradict their own document or what it cites, {unprinted} need what it does not print, "
+        f"{none} lack data, and {used} prove nothing: a parameter was fitted to them. Of those {out}, {tables} are "
+        f"two switch tables, from one count of switches. With {failed - near - far} that were looked up, {failed} do "
+        f"not come out: {contradicted} contradict their own document or what it cites, {unprinted} need what it does not print, "
         f"and {ours} are our model or our reading."
     )
 

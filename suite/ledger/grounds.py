@@ -23,10 +23,10 @@ BASES = {
 }
 # What a value is worth as evidence for the document.
 EVIDENCE = {
-    "model": "computed by a model of railcore, which could give another number",
+    "model": "computed by a model of railcore, which could have given another number",
     "construction": "true by how the model is built, or the same number as another claim's",
     "measured": "a statistic of the authors' own data",
-    "arithmetic": "a product or a look-up of numbers that the document prints",
+    "arithmetic": "a product or a look-up of numbers that the document or a source prints",
     "given": "the value is an input",
 }
 ENDS = ("low", "high")  # of an assumed row of the catalog

@@ -179,7 +179,7 @@ def switch_claims(order: pd.DataFrame) -> Entries:
     rest = order[~order["rises"]]["ports_per_rail"].min()
     readings["fig13_12.switch_order"] = (
         f"up to {ports // min(designs.HOSTED_RAILS)} ports a rail, as four rails on a switch of {ports} leave (up to "
-        f"{order['ports_per_rail'].max()}, where fewer than four fit: broken in {every:.0%}, from {rest} on by ties)"
+        f"{order['ports_per_rail'].max()}, where fewer than four fit, {every:.0%} break it: from {rest} on two tie)"
     )
     return _entries(values, reasons, readings)
 

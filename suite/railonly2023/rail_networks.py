@@ -217,7 +217,10 @@ def _route_and_switch_claims(survey: pd.DataFrame, routes: pd.DataFrame, table: 
     mine, document = survey.merge(table_cases(table)), table.partition(".")[0]
     wired, route = routes.merge(table_cases(table)), f"{document}.fig2.same_rail_switches"
     one_switch = [row for row in mine.itertuples() if row.same_rail_switches == 1]
-    far = f"to the farthest GPU of the rail {mine['same_rail_switches'].max()}, but at {_cases(one_switch)}"
+    farthest = mine["same_rail_switches"].max()
+    far = (
+        f"between these two domains; to the farthest GPU of a rail {farthest} switches, 1 at {_cases(one_switch)} alone"
+    )
     values, reasons = {route: wired["next_domain"].max()}, {route: far}
     if document == "railonly2025":
         values |= {

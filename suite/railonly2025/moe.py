@@ -211,7 +211,7 @@ def moe_claims(job: ExpertJob) -> Entries:
     }
     reasons = {
         _SHARE: f"the printed share needs {needed:.3g} sequences a GPU, no whole number ({needed * job.gpus:.0f} in "
-        f"all), and what changes rails alone would be {shares['of the all-to-all only what changes rails']:.3g}"
+        f"all); of bytes that change rails alone it would be {shares['of the all-to-all only what changes rails']:.3g}"
     }
     readings = {
         _FORMULA: f"largest over {' and '.join(_PLATFORMS.values())}, {job.domains} domains of {job.hb_domain_size}, "
