@@ -31,6 +31,7 @@ EVIDENCE = {
 }
 ENDS = ("low", "high")  # of an assumed row of the catalog
 CLAIM_INPUTS = "derived/claim_inputs.csv"
+_MEASURED = files.DATA / "measured"  # not by files.data: it is no input of the notebooks that look names up here
 _RUNS, _FILE = "runs:", "file:"  # begin words of `used` that name measured runs, and a file of data/measured
 
 
@@ -63,7 +64,7 @@ def calibrations() -> tuple[Calibration, ...]:
     begins with file: is a file of data/measured.
     Raises ValueError for an id or a pattern that fits no claim, text that is in no run, and a file that is not there.
     """
-    measured = [f"{run['source']}\n{run['model']}" for run in read_csv(files.data("measured/iterations.csv"))]
+    measured = [f"{run['source']}\n{run['model']}" for run in read_csv(_MEASURED / "iterations.csv")]
     rows = []
     for row in read_csv(files.data("calibrations.csv")):
         where, words = f"data/calibrations.csv, {row['parameter']}", row["used"].split()
@@ -81,7 +82,10 @@ def calibrations() -> tuple[Calibration, ...]:
 def _measured(word: str, where: str, measured: list[str]) -> str:
     """The file, or the text of a run, that a word of `used` names. measured: source and model of each run."""
     if word.startswith(_FILE):
-        return files.data(f"measured/{word.removeprefix(_FILE)}").relative_to(files.DATA).as_posix()
+        path = _MEASURED / word.removeprefix(_FILE)
+        if not path.is_file():
+            raise ValueError(f"{where}: {word!r} names no file of data/measured")
+        return path.relative_to(files.DATA).as_posix()
     text = word.removeprefix(_RUNS).replace("_", " ")
     if not any(text in run for run in measured):
         raise ValueError(f"{where}: {word!r} is in no source or model of data/measured/iterations.csv")
