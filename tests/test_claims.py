@@ -272,7 +272,7 @@ def test_what_the_counts_say_in_sentences():
         f"Of {len(rows)} claims, {counts['put to a model']} were put to a model",
         f"{counts['came out']} came out, {counts['within 10%']} came within 10%, {counts['did not']} did not",
         f"{counts['no data']} lack data, and {counts['set a parameter']} prove nothing",
-        f"{failed} do not come out: ",
+        f"make {failed} that do not come out: ",
     ):
         assert words in text
     why = claims.cause_counts(rows)

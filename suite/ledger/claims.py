@@ -391,9 +391,9 @@ def evidence_text(rows: _Rows) -> str:
     return (
         f"Of {len(rows)} claims, {put} were put to a model: {out} came out, {near} came within 10%, {far} did not, "
         f"{none} lack data, and {used} prove nothing: a parameter was fitted to them. Of those {out}, {tables} are "
-        f"two switch tables, from one count of switches. With {failed - near - far} that were looked up, {failed} "
-        f"do not come out: {contradicted} contradict their own document or what it cites, {unprinted} need what it "
-        f"does not print, and {ours} are our model or our reading."
+        f"two switch tables, from one count. {near} near, {far} far and {failed - near - far} of those "
+        f"looked up make {failed} that do not come out: {contradicted} contradict their own document or what it cites, "
+        f"{unprinted} need what it does not print, and {ours} are our model or reading."
     )
 
 
