@@ -398,10 +398,10 @@ FIRST = "railonly2025.a.b,railonly2025,Fig. 1,words,3,GPUs,=,0,,01_network_cost"
         ({4: "nan"}, "line 3, column paper_value is 'nan': write a finite number"),
         ({4: "many"}, "column paper_value is 'many': write a finite number"),
         ({7: "-0.1"}, "column tolerance is '-0.1': write 0 or more"),
-        ({4: "0", 7: ""}, "column tolerance is '': give one where the paper's value is 0"),
-        ({7: "0.1"}, "column tolerance is '0.1': leave it blank for that of the digits, or say why: tolerance: ..."),
-        ({4: "2.5"}, "column tolerance is '0': leave it blank"),  # no whole count
-        ({5: "s"}, "column tolerance is '0': leave it blank"),
+        ({7: ""}, "column tolerance is '': it may not be blank"),
+        ({7: "0.1"}, "column tolerance is '0.1': the digits give 0.167: write it, or say why: tolerance: ..."),
+        ({4: "2.5"}, "column tolerance is '0': the digits give 0.02"),  # no whole count
+        ({5: "s"}, "column tolerance is '0': the digits give 0.167"),
         ({5: "furlongs"}, "column unit is 'furlongs': it is unknown"),
         ({6: "=="}, "column relation is '=='"),
         ({0: "railonly2025.a.b"}, "column id is 'railonly2025.a.b': it is there twice"),
@@ -420,9 +420,13 @@ def test_a_claim_that_cannot_be_read_is_refused_by_line_and_column(facts, change
 @given(st.integers(1, 999), st.integers(-6, 9), st.sampled_from(["=", "~", "cut"]))
 def test_a_tolerance_is_that_of_the_last_printed_digit_that_is_not_0(digits, power, relation):
     unit = 10.0**power * (100 if digits % 100 == 0 else 10 if digits % 10 == 0 else 1)
+    width = unit * (1 if relation == "cut" else 0.5) / (digits * 10.0**power)
     row = dict(zip(HEADER.split(","), FIRST.split(","), strict=True))
-    row |= {"paper_value": f"{digits}e{power}", "relation": relation, "tolerance": ""}
-    entry = claim_rows._checked(2, row, {row["notebook"]})
+    row |= {"paper_value": f"{digits}e{power}", "unit": "s", "relation": relation}
+    entry = claim_rows._checked(2, row | {"tolerance": f"{width:.4g}"}, {row["notebook"]})
+    for other in (0.8 * width, 1.2 * width, 0.0):
+        with pytest.raises(ValueError, match="the digits give"):
+            claim_rows._checked(2, row | {"tolerance": str(other)}, {row["notebook"]})
     for share, holds in ((0.49, True), (-0.49, relation != "cut"), (0.51, relation == "cut"), (1.01, False)):
         value = entry.paper_value + share * unit
         judged = claims.verdict(value, entry.paper_value, entry.relation, entry.tolerance)
@@ -512,8 +516,8 @@ def test_published_ledger_holds_every_claim_as_the_data_have_it():
         for row, source in zip(rows, csv.DictReader(stream), strict=True):
             for column in ("id", "document", "where", "claim", "unit", "relation", "note", "notebook"):
                 assert row[column] == source[column]
-            assert float(row["paper_value"]) == pytest.approx(float(source["paper_value"]), rel=1e-11)
-            assert float(row["tolerance"]) == pytest.approx(claims.claim(row["id"]).tolerance, rel=1e-11)
+            for column in ("paper_value", "tolerance"):
+                assert float(row[column]) == pytest.approx(float(source[column] or 0), rel=1e-11)
 
 
 def test_every_published_verdict_follows_from_value_relation_and_tolerance():

@@ -604,7 +604,7 @@ def test_a_claim_is_shown_with_settings_and_inputs_and_found_by_words(capsys):
     shown = capsys.readouterr().out
     for text in (
         "document  railonly2025",
-        "within 0.666667%",
+        "within 0.67%",
         "gpus =",
         "cause     contradiction: the document contradicts itself",
     ):

@@ -23,14 +23,15 @@ _COUNTED = (
 ).split()
 _COUNTED += ["GPU pairs", "relative error", "share broken"]
 _REASON = "tolerance:"  # begins the reason for a tolerance in a note
+_ROUNDED = 0.05  # of a tolerance that is written with two digits or so
 
 
 @dataclass(frozen=True)
 class Claim:
     """One quantitative claim; `paper_value` is in `unit`, `tolerance` relative (absolute where paper_value is 0).
 
-    tolerance: of = and ~ half a unit of the last printed digit that is not 0, of `cut` a whole one, unless the file has
-    another; 0 is an exact count.
+    tolerance: of = and ~ half a unit of the last printed digit that is not 0, of `cut` a whole one, and 0 of a whole
+    count; another one has its reason in the note.
     """
 
     id: str
@@ -55,9 +56,9 @@ def claims() -> dict[str, Claim]:
     """All claims by id, in the order of data/claims.csv.
 
     Raises ValueError that names row, column and remedy: for columns that are not those of `Claim`, a blank cell (a note
-    may be blank, and a tolerance), an id that is there twice or not below its document, a number that is not finite, a
-    tolerance below 0, none of a paper's 0, one without its reason, and an unknown unit, relation or notebook. What is
-    no CSV text in UTF-8 is named.
+    may be blank, and the tolerance of < and >), an id that is there twice or not below its document, a number that is
+    not finite, a tolerance below 0 or not that of the digits without its reason, and an unknown unit, relation or
+    notebook. What is no CSV text in UTF-8 is named.
     """
     path = files.data(_FILE)
     try:
@@ -82,7 +83,7 @@ def _checked(line: int, row: Mapping[str, str], notebooks: set[str]) -> Claim:
     """The claim of a row. line: of the file, where the row ends."""
     if None in row or None in row.values():
         _refuse(line, "id", row.get("id"), "the row has more or fewer cells than the file has columns: quote commas")
-    may_be_blank = {"note", "tolerance"}
+    may_be_blank = {"note"} | ({"tolerance"} if row["relation"] in ("<", ">") else set())
     for name, cell in row.items():
         if not cell.strip() and name not in may_be_blank:
             _refuse(line, name, cell, "it may not be blank")
@@ -96,28 +97,21 @@ def _checked(line: int, row: Mapping[str, str], notebooks: set[str]) -> Claim:
         )
     if row["notebook"] not in notebooks:
         _refuse(line, "notebook", row["notebook"], "it makes no figure or table of data/figures.csv or data/extras.csv")
-    value, width = _number(line, "paper_value", row["paper_value"]), _tolerance(line, row)
-    return Claim(**{**row, "paper_value": value, "tolerance": width})  # type: ignore[arg-type]
-
-
-def _tolerance(line: int, row: Mapping[str, str]) -> float:
-    """Of the row, or of the digits that the document prints."""
-    value, relation = float(row["paper_value"]), row["relation"]
-    if cell := row["tolerance"]:
-        width = _number(line, "tolerance", cell)
-        if width < 0:
-            _refuse(line, "tolerance", cell, "write 0 or more")
+    numbers = {name: _number(line, name, row[name] or "0") for name in ("paper_value", "tolerance")}
+    value, width, relation = *numbers.values(), row["relation"]
+    if width < 0:
+        _refuse(line, "tolerance", row["tolerance"], "write 0 or more")
+    if value and relation not in ("<", ">") and _REASON not in row["note"]:
         exact = width == 0 and value.is_integer() and _counts(row["unit"])
-        if value and not exact and _REASON not in row["note"]:
+        rule = printed_digit(value) * (1.0 if relation == "cut" else 0.5) / abs(value)
+        if not exact and abs(width / rule - 1) > _ROUNDED:
             _refuse(
-                line, "tolerance", cell, f"leave it blank for that of the digits, or say why: {_REASON} ... in note"
+                line,
+                "tolerance",
+                row["tolerance"],
+                f"the digits give {rule:.3g}: write it, or say why: {_REASON} ... in note",
             )
-        return width
-    if relation in ("<", ">"):
-        return 0.0
-    if not value:
-        _refuse(line, "tolerance", cell, "give one where the paper's value is 0")
-    return printed_digit(value) * (1.0 if relation == "cut" else 0.5) / abs(value)
+    return Claim(**{**row, **numbers})  # type: ignore[arg-type]
 
 
 def _counts(symbol: str) -> bool:
