@@ -1,14 +1,12 @@
-"""Colours of charts and diagrams alone: networks, links, transports, fuels, parts of a diagram, maps."""
+"""Colours of charts and diagrams alone: verdicts, links, transports, fuels, parts of a diagram, maps."""
 
 from railcore.catalog.colours import COLOURS, GREY
 
-DIFFERS = "#B00000"  # what a document has and ours differs from, what has failed
+ALERT = "#B00000"  # what has failed or must not be
+VERDICTS = {"reproduced": "#000000", "close": "#A86A00", "differs": ALERT}  # of the ledger
 _BLUE, _VERMILION, _GREEN, _PINK, _ORANGE, _SKY, _BLACK, _ = COLOURS
 
-# One colour for a thing in every chart and diagram; `plotting.colours_of` reads all of them.
-NETWORKS = {"rail-optimized": _BLUE, "electrical rails": _BLUE, "rail-only": _VERMILION, "photonic rails": _PINK}
-NETWORKS |= {"Clos": _GREEN, "fat tree": _GREEN, "any-to-any": _GREEN, "rails under an oversubscribed layer": _SKY}
-NETWORKS |= {"Clos with oversubscribed leaves": _GREEN}
+# One colour for a thing in every chart and diagram; `plotting.colours_of` reads all of them, and networks' of railcore.
 # Tol's muted tones, but for scale-out: they are drawn beside eight rails in the palette's colours.
 LINKS = {"scale-up": "#117733", "scale-out": _VERMILION, "wide area": "#882255", "frontend": "#332288"}
 LINKS |= {"storage": "#999933", "management": "#8F8F8F"}

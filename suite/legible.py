@@ -1,10 +1,15 @@
-"""Checks that a picture can be read on a page: its width, size and words of its texts, its title."""
+"""Checks that a picture can be read on a page: its width, size, words and places of its texts, its title."""
 
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
+    from matplotlib.collections import Collection
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
+    from matplotlib.transforms import Bbox
 
 MAX_WIDTH_IN = 10.0
 MIN_TEXT_PT = 8.0
@@ -17,16 +22,10 @@ _FORMULA = re.compile(r"\$[^$]*\$")
 def faults(figure: "Figure") -> list[str]:
     """Faults that keep a picture from being read by itself at the width of a page, a clause each.
 
-    Wider than 10 inches, text below 8 points, words that only the text around it or the code explains, no title.
+    Wider than 10 inches, text below 8 points, words that only the text around it or the code explains, texts that
+    overlap or leave the page, no title. figure: laid out.
     """
-    from matplotlib.text import Text
-
-    width = figure.get_size_inches()[0]
-    without = {
-        text for ax in figure.axes if not ax.axison for axis in (ax.xaxis, ax.yaxis) for text in axis.findobj(Text)
-    }
-    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
-    texts = [text for text in texts if text not in without]
+    width, texts = figure.get_size_inches()[0], _texts(figure)
     small = sorted({text.get_text() for text in texts if float(text.get_fontsize()) < MIN_TEXT_PT - 1e-6})
     odd = sorted({text.get_text() for text in texts if _WORDS.search(_FORMULA.sub("", text.get_text()))})
     titles = [figure.get_suptitle(), *(ax.get_title(place) for ax in figure.axes for place in ("left", "center"))]
@@ -35,10 +34,64 @@ def faults(figure: "Figure") -> list[str]:
     )
     faults += [f"texts below {MIN_TEXT_PT:g} points: {_some(small)}"] if small else []
     faults += [f"words of the code or of the text around it: {_some(odd)}"] if odd else []
+    over = [f"{one!r} over {other!r}" for one, other in overlaps(figure)]
+    faults += [f"texts that overlap or leave the page: {_some(over, 90)}"] if over else []
     return faults if any(titles) else [*faults, "it has no title"]
 
 
-def _some(texts: list[str]) -> str:
+def overlaps(figure: "Figure") -> list[tuple[str, str]]:
+    """Pairs of texts of a figure that overlap by more than a pixel each way, and texts that leave the page.
+
+    The second of those is "the page". Slanted texts are not compared with each other: their extents overlap, not they.
+    """
+    from matplotlib.text import Text
+
+    figure.draw_without_rendering()  # labels of axes and texts of legends have their places only then
+    extents = [(text.get_text(), Text.get_window_extent(text), text.get_rotation() % 90 > 0) for text in _texts(figure)]
+    extents += [(*line, False) for ax in figure.axes for marks in ax.collections for line in _line_extents(marks)]
+    if not extents:
+        return []
+    low = np.array([box.min for _, box, _ in extents])
+    high = np.array([box.max for _, box, _ in extents])
+    slanted = np.array([slant for *_, slant in extents])
+    shared = np.minimum(high[:, None], high) - np.maximum(low[:, None], low)
+    pairs = np.argwhere(np.triu((shared > 1).all(axis=-1) & ~(slanted[:, None] & slanted), 1))
+    outside = np.flatnonzero(((low < -1) | (high > np.asarray(figure.bbox.max) + 1)).any(axis=1))
+    return [(extents[a][0], extents[b][0]) for a, b in pairs] + [(extents[i][0], "the page") for i in outside]
+
+
+def _texts(figure: "Figure") -> list["Text"]:
+    """Texts that are drawn: not those of axes without axis, nor those of ticks beyond their ends."""
+    from matplotlib.text import Text
+
+    without: set[Text] = set()
+    for ax in figure.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            room = 1e-9 * (high - low)
+            beyond = [tick for tick in axis.get_major_ticks() if not low - room <= tick.get_loc() <= high + room]
+            for hidden in beyond if ax.axison else [axis]:
+                without |= set(hidden.findobj(Text))
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    return [text for text in texts if text not in without]
+
+
+def _line_extents(marks: "Collection") -> list[tuple[str, "Bbox"]]:
+    """Texts that `Diagram.lines` drew as one artist, with their extents; none for another artist."""
+    from matplotlib.collections import PathCollection
+
+    label, paths = str(marks.get_label()), marks.get_paths()
+    shifts = np.atleast_2d(marks.get_offset_transform().transform(marks.get_offsets()))
+    texts = [] if label.startswith("_") or not isinstance(marks, PathCollection) else label.split("\n")
+    if not len(texts) == len(paths) == len(shifts):
+        return []
+    return [
+        (text, path.get_extents(marks.get_transform()).translated(*shift))
+        for text, path, shift in zip(texts, paths, shifts, strict=True)
+    ]
+
+
+def _some(texts: list[str], most: int = 40) -> str:
     """The first few texts, each cut to a line."""
-    shown = ", ".join(repr(text.replace("\n", " ")[:40]) for text in texts[:4])
+    shown = ", ".join(repr(text.replace("\n", " ")[:most]) for text in texts[:4])
     return shown + f" and {len(texts) - 4} more" * (len(texts) > 4)

@@ -13,13 +13,13 @@ from matplotlib.axis import Axis, XAxis, YAxis
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from railcore.catalog.colours import COLOURS, PASSES, TRAFFIC
+from railcore.catalog.colours import COLOURS, NETWORKS, PASSES, TRAFFIC, network_colour
 from railcore.catalog.colours import GREY as GREY
 from railcore.catalog.units import number
-from suite.colours import DIFFERS as DIFFERS
-from suite.colours import FUELS, LINKS, NETWORKS, TRANSPORTS
+from suite.colours import FUELS, LINKS, TRANSPORTS, VERDICTS
 
-MARKERS = "osD^vPX*"
+MARKERS = "o^vP*<>p"
+VERDICT_MARKERS = dict(zip(VERDICTS, "DsX", strict=True))  # MARKERS of lines has none of them
 _THINGS = TRAFFIC | PASSES | NETWORKS | LINKS | TRANSPORTS | FUELS
 
 
@@ -193,32 +193,46 @@ def legend_below(figure: plt.Figure, ax: plt.Axes | Iterable[plt.Axes], columns:
 
 
 _DOCUMENT: dict = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.6, "markersize": 9, "zorder": 5}
+VERDICT_WORDS = {"reproduced": "reproduced", "close": "close (ours within 10%)", "differs": "ours differs"}
 
 
-def document_marks(ax: plt.Axes, x: ArrayLike, y: ArrayLike, differs: ArrayLike = False, **look) -> None:
-    """Hollow marks where the document has numbers, red where ours differs by more than the claim's tolerance.
+def document_marks(
+    ax: plt.Axes,
+    x: ArrayLike,
+    y: ArrayLike,
+    verdict: ArrayLike = "reproduced",
+    arrow: tuple[float, float] = (0, 0),
+    **look,
+) -> None:
+    """Hollow marks where the document has numbers: shape and colour say our verdict, as everywhere in the suite.
 
     Parameters
     ----------
     ax
-        Where to draw; its legend names the marks, once.
+        Where to draw; its legend names the marks of each verdict, once.
     x, y
         Places in the data's coordinates.
-    differs
-        Whether ours differs there (`claims.differs`), for each mark or for all.
+    verdict
+        Of the ledger (`claims.verdict_of`), for each mark or for all.
+    arrow
+        For a bound: whereto values are that the document allows, from the mark [points].
     **look
-        Of matplotlib's line, such as another marker; the colour says whether ours differs.
+        Of matplotlib's line, such as another size or the document's name as `label`.
 
     Returns
     -------
     Nothing.
     """
-    x, y, differs = np.broadcast_arrays(np.atleast_1d(x), np.atleast_1d(y), np.atleast_1d(differs))
-    for off, colour, label in ((False, "#000000", "document"), (True, DIFFERS, "document, where ours differs")):
-        if (differs == off).any():
-            name = "_" if label in ax.get_legend_handles_labels()[1] else label
-            style = _DOCUMENT | {"marker": "D", "markeredgecolor": colour, "label": name} | look
-            ax.plot(x[differs == off], y[differs == off], **style)
+    x, y, verdict = np.broadcast_arrays(np.atleast_1d(x), np.atleast_1d(y), np.atleast_1d(verdict))
+    for judged, colour in VERDICTS.items():
+        if not (here := verdict == judged).any():
+            continue
+        name = f"{look.get('label', 'document')}: {VERDICT_WORDS[judged]}"
+        style = _DOCUMENT | {"marker": VERDICT_MARKERS[judged], "markeredgecolor": colour} | look
+        ax.plot(x[here], y[here], **style | {"label": "_" if name in ax.get_legend_handles_labels()[1] else name})
+        for place in zip(x[here], y[here], strict=True) if any(arrow) else ():
+            line: dict = {"arrowstyle": "<-", "color": colour, "linewidth": 1.4, "shrinkA": 0, "shrinkB": 5}
+            text_beside(ax, "", place, arrow, arrowprops=line)
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:
@@ -226,7 +240,9 @@ def colours_of(names: Iterable[str]) -> dict[str, str]:
 
     "NDP, queues of 32" is a variant of NDP and has its colour, "rail-optimized and fat tree" that of the first.
     """
-    colours = {name: _THINGS.get(name) or _THINGS.get(name.partition(", ")[0].partition(" and ")[0]) for name in names}
+    colours = {
+        name: _THINGS.get(name) or _THINGS.get(name.partition(", ")[0]) or network_colour(name, "") for name in names
+    }
     free = cycle([colour for colour in COLOURS if colour not in colours.values()] or COLOURS)
     return {name: colour or next(free) for name, colour in colours.items()}
 

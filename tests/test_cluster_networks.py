@@ -5,7 +5,6 @@ import math
 import matplotlib.pyplot as plt
 import networkx as nx
 import pytest
-from collisions import text_collisions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from railcore.deploy.cluster import NETWORKS, Cluster, network_table
 from railcore.deploy.cluster_cost import cluster_network_parts
 from railcore.network import price_books
 from railcore.network.switches import SwitchModel
+from suite import legible
 from suite.drawing.clusters import cluster_figure
 from suite.nwktimes2025.cluster import GPUS_PER_NODE, cluster_claims, document_cluster
 
@@ -146,7 +146,7 @@ def test_gpus_of_a_rail_are_counted_over_all_its_switches():
 def test_pictures_have_no_texts_that_collide(lit):
     for cluster in (document_cluster(), Cluster(20, 8, oversubscription=1.0, storage_servers=9), Cluster(1, 12)):
         page = cluster_figure(cluster.graph(), network_table(cluster), lit, 0, "A cluster")
-        assert text_collisions(page) == []
+        assert legible.overlaps(page) == []
 
 
 def test_a_picture_numbers_rails_as_asked_and_says_what_it_leaves_out():

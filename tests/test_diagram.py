@@ -1,8 +1,8 @@
 """Block diagrams: text fits its box or is refused, and texts that collide are found."""
 
 import pytest
-from collisions import text_collisions
 
+from suite import legible
 from suite.drawing.diagram import LEAST_FONT, Box, Diagram
 
 
@@ -19,19 +19,19 @@ def test_text_shrinks_to_its_box_and_is_refused_below_the_least_size():
 def test_texts_that_collide_or_leave_the_page_are_found():
     page = Diagram(4, 2, "A title")
     page.box(0.1, 0.1, 1, 0.5, "one")
-    assert text_collisions(page.figure) == []
+    assert legible.overlaps(page.figure) == []
     page.text(0.6, 0.35, "other")
     page.text(4, 1, "outside")
-    assert text_collisions(page.figure) == [("one", "other"), ("outside", "page")]
+    assert legible.overlaps(page.figure) == [("one", "other"), ("outside", "the page")]
 
 
 def test_lines_of_one_artist_are_texts_too():
     page = Diagram(4, 2)
     page.lines([(1.0, 1.0, "one line", 8.0, "#000000"), (1.0, 0.5, "two", 8.0, "#000000")])
-    assert text_collisions(page.figure) == []
+    assert legible.overlaps(page.figure) == []
     page.text(1.0, 1.0, "other")
     page.lines([(3.9, 1.5, "leaves", 8.0, "#000000"), (2.0, 1.0, "", 8.0, "#000000")], left=True)
-    assert text_collisions(page.figure) == [("other", "one line"), ("leaves", "page")]
+    assert legible.overlaps(page.figure) == [("other", "one line"), ("leaves", "the page")]
 
 
 @pytest.mark.parametrize("bold", [False, True])

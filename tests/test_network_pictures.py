@@ -3,7 +3,6 @@
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
-from collisions import text_collisions
 
 from railcore.network.topology import faults, graph
 from railcore.network.topology.rails import fat_tree, rail_only, rail_optimized
@@ -65,7 +64,7 @@ def test_circuits_are_drawn_at_ports_that_are_free():
     job = Strategy(tensor=4, pipeline=2, data=2)
     pairs, texts = circuit_pairs(job, 4), domain_texts(job, 4)
     figure = circuits.circuits_figure(pairs, 4, texts, 2, PANELS, "Photonic rails: 16 GPUs")
-    assert legible.faults(figure) == [] and not text_collisions(figure)
+    assert legible.faults(figure) == [] and not legible.overlaps(figure)
     with pytest.raises(ValueError, match="has 1 port, and its circuits take more"):
         circuits.circuits_figure(pairs, 4, texts, 1, PANELS, "Photonic rails: 16 GPUs")
 
@@ -79,5 +78,5 @@ def test_networks_at_one_place_have_one_label():
         "rails + layer 4:1",
         "Clos",
     ]
-    assert not text_collisions(ax.figure)
+    assert not legible.overlaps(ax.figure)
     assert len({line.get_markersize() for line in ax.lines[:2]}) == 2

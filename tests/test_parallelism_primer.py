@@ -5,7 +5,6 @@ import dataclasses
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from collisions import text_collisions
 
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from suite import legible
@@ -204,7 +203,7 @@ def diagrams():
 @pytest.mark.parametrize("number", range(5))
 def test_diagrams_are_legible_and_say_what_they_must(number):
     figure, words = list(diagrams())[number]
-    assert not text_collisions(figure)
+    assert not legible.overlaps(figure)
     texts = [text for ax in figure.axes for text in ax.texts]
     assert min(text.get_fontsize() for text in texts) >= legible.MIN_TEXT_PT
     written = "\n".join(text.get_text() for text in texts)
@@ -217,7 +216,7 @@ def test_other_widths_fit_their_boxes(neurons):
     names = primer.node_names(run)
     for phase in ("forward", "backward"):
         parts = primer.chain_cells(run, phase, names), primer.stage_transfers(run, phase, names)
-        assert not text_collisions(neural.chain_diagram(*parts, primer.input_texts(run)))
+        assert not legible.overlaps(neural.chain_diagram(*parts, primer.input_texts(run)))
 
 
 def test_charts_draw_every_box_and_bar(three_d):

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import pytest
-from collisions import text_collisions
 
 from railcore.catalog.units import Gbps
+from suite import legible
 from suite.drawing.clusters import profiles_figure
 from suite.nwktimes2025.profiles import (
     GlobalAIFabricProfile,
@@ -120,7 +120,7 @@ def test_the_table_has_every_field_and_the_picture_every_profile():
     assert set(table["layer"]) == {"Segment", "Pod", "Multi-Pod", "Global"}
     assert len(profile_table(changed(super_spine=None))) < len(table)
     page = profiles_figure(build_fabric(profiles).graph(), table, "Profiles")
-    assert text_collisions(page) == []
+    assert legible.overlaps(page) == []
     texts = " ".join(text.get_text() for text in page.axes[0].texts)
     assert all(name in texts for name in table["profile"].unique())
     plt.close(page)

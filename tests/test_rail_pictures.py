@@ -2,12 +2,11 @@
 
 import matplotlib.pyplot as plt
 import pytest
-from collisions import text_collisions
 from matplotlib.collections import LineCollection, PatchCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.patches import FancyBboxPatch
 
-from suite import plotting
+from suite import legible, plotting
 from suite.deployment.subnets import AddressPlan
 from suite.drawing.diagram import INK
 from suite.drawing.rail_designs import front_panel, nic_wiring, pod_figure, rail_switch_strips
@@ -55,7 +54,7 @@ def wiring(figure, by):
 @pytest.mark.parametrize(("figure", "by"), [("fig13_4", "interface"), ("fig13_5", "interface"), ("fig13_7", "rail")])
 def test_every_nic_port_has_a_line_of_its_rail_and_peer_links_are_drawn(figure, by):
     plan, drawn = wiring(figure, by)
-    assert not text_collisions(drawn)
+    assert not legible.overlaps(drawn)
     colours = [to_hex(colour).upper() for lines in line_sets(drawn) for colour in lines.get_colors()]
     peers = int((plan.trunks["kind"] == "peer").sum())
     rails = [rail_colour(rail) for rail in plan.ports["rail"]]
@@ -78,14 +77,14 @@ def test_hosts_are_numbered_as_in_the_port_map():
 def test_of_many_rail_switches_the_first_are_drawn():
     plan = designs.own_plan(designs.own_segment(126, 2, 1, "51.2T", "200 Gbps", 8))
     drawn = rail_switch_strips(plan.ports, designs.switch_notes(plan), "mine")
-    assert not text_collisions(drawn)
+    assert not legible.overlaps(drawn)
     assert drawn.get_suptitle() == "mine (7 of 16 switches)"
 
 
 def test_the_panel_has_every_interface_once():
     panel = designs.front_panel_table(designs.rail_plan("fig13_7"))
     drawn = front_panel(panel, designs.PANEL_ROWS, "panel", "a note")
-    assert not text_collisions(drawn)
+    assert not legible.overlaps(drawn)
     assert len(set(numbers_drawn(drawn))) == 48
     assert all(boxes(drawn, rail_colour(rail)) == 4 for rail in range(1, 9))
 
@@ -95,7 +94,7 @@ def test_a_pod_says_what_its_switches_carry(figure):
     fabric = designs.rail_design(figure)
     graph = fabric.graph()
     drawn = pod_figure(graph, figure)
-    assert not text_collisions(drawn)
+    assert not legible.overlaps(drawn)
     shown = "\n".join(texts(drawn))
     assert shown.count("↓ 32 x 100 Gbps\n↑↓ 3.2 Tbps") == fabric.switches_by_tier[0]
     trunks = [edge for *edge, at in graph.edges(data=True) if at["kind"] == "trunk"]
@@ -108,7 +107,7 @@ def test_a_pod_says_what_its_switches_carry(figure):
 def test_what_is_inside_a_switch_is_readable(figure):
     contents = designs.switch_contents(figure)
     drawn = switch_tables(**contents, title=figure)
-    assert not text_collisions(drawn)
+    assert not legible.overlaps(drawn)
     shown = "\n".join(texts(drawn))
     assert all(mac in shown for mac in contents["macs"]["mac"]) and all(net in shown for net in designs.SUBNETS[figure])
     assert ("NOT VALID" in shown) == (figure != "fig13_12") and "NEXT_HOP" in shown
@@ -128,5 +127,5 @@ def test_strips_of_any_segment_are_readable(servers, ports, rails):
     fabric = designs.own_segment(servers, ports, rails, designs.SWITCH, "200 Gbps", 8)
     plan = AddressPlan(fabric)
     drawn = rail_switch_strips(plan.ports, designs.switch_notes(plan), "strips")
-    assert not text_collisions(drawn)
+    assert not legible.overlaps(drawn)
     assert sum(boxes(drawn, rail_colour(rail)) for rail in range(1, 9)) == len(plan.ports)

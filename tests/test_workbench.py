@@ -145,17 +145,18 @@ def test_columns_with_one_value_are_not_shown():
     assert list(outputs.varying(table)) == ["other"] and list(outputs.varying(table[:1])) == list(table)
 
 
-def test_marks_of_the_document_are_hollow_and_red_where_ours_differs(figure):
+def test_marks_of_the_document_are_hollow_and_say_the_verdict_by_shape_and_colour(figure):
     ax = figure.axes[0]
-    plotting.document_marks(ax, [0.2, 0.4], [0.5, 0.5], [False, True])
-    plotting.document_marks(ax, 0.6, 0.5)
+    plotting.document_marks(ax, [0.2, 0.4, 0.5], [0.5, 0.5, 0.6], ["reproduced", "differs", "close"])
+    plotting.document_marks(ax, 0.6, 0.5, arrow=(0, -20))
     lines = ax.get_lines()[1:]
-    assert [(line.get_markeredgecolor(), line.get_markerfacecolor()) for line in lines] == [
-        ("#000000", "none"),
-        (plotting.DIFFERS, "none"),
-        ("#000000", "none"),
-    ]
-    assert ax.get_legend_handles_labels()[1] == ["document", "document, where ours differs"]
+    assert {line.get_markerfacecolor() for line in lines} == {"none"}
+    looks = [(line.get_marker(), line.get_markeredgecolor()) for line in lines]
+    assert len(set(looks)) == len({shape for shape, _ in looks}) == 3 and looks[3] == looks[0]
+    assert looks[2][1] == plotting.VERDICTS["differs"] and not {shape for shape, _ in looks} & set(plotting.MARKERS)
+    names = ax.get_legend_handles_labels()[1]
+    assert names == ["document: reproduced", "document: close (ours within 10%)", "document: ours differs"]
+    assert [text.xyann for text in ax.texts] == [(0, -20)]
 
 
 def test_one_process_answers_for_one_notebook(figure):
@@ -525,17 +526,17 @@ def test_a_change_of_the_groups_is_marked_where_lines_bend():
 def test_shares_of_an_iteration_stand_under_it_with_the_documents_marks():
     data = pd.DataFrame({"model": "GPT-1T", "gpus": 64, "hb_domain_size": [8, 16, 64], "iteration_s": [3.0, 2.5, 2.0]})
     data = data.assign(ideal_s=2.0, slowdown=data.iteration_s / 2 - 1)
-    marks = [("GPT-1T", 16, 0.1, True, "10%"), ("another", 8, 0.2, False, "20%")]
-    marks = pd.DataFrame(marks, columns=["model", "hb_domain_size", "share", "differs", "text"])
+    marks = [("GPT-1T", 16, 0.1, "differs", "10%"), ("another", 8, 0.2, "close", "20%")]
+    marks = pd.DataFrame(marks, columns=["model", "hb_domain_size", "share", "verdict", "text"])
     figure = curves.iteration_time_by_domain_size(data, "slowdown", "GPT-1T", marks)
     top, bottom = figure.axes
     assert [ax.get_title()[:3] for ax in (top, bottom)] == ["(a)", "(b)"]
     ours, mark = bottom.get_lines()
     assert ours.get_xydata().tolist() == [[8, 0.5], [16, 0.25]]  # one HB domain for all is the dashed line
-    assert mark.get_xydata().tolist() == [[16, 0.1]] and mark.get_markeredgecolor() == plotting.DIFFERS
+    assert mark.get_xydata().tolist() == [[16, 0.1]] and mark.get_markeredgecolor() == plotting.VERDICTS["differs"]
     assert [text.get_text() for text in bottom.texts] == ["10%"]
     named = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert named == ["64 GPUs", "ideal: one HB domain for all GPUs", "document, where ours differs"]
+    assert named == ["64 GPUs", "ideal: one HB domain for all GPUs", "document: ours differs"]
     plt.close("all")
 
 

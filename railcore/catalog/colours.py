@@ -13,14 +13,14 @@ TIMES |= {"bubble": PASSES["backward"], "circuits": "#882255", "optimizer": "#5F
 TIMES |= {"once": "#3F3F3F", "other": "#8F8F8F"}  # parts of an iteration
 
 # Of networks: by the first of these kinds whose words are all in their name.
-NETWORKS = {"photonic": _PINK, "rail-only planes": "#E9A06C", "rail-only": _VERMILION, "rail-optimized planes": _SKY}
+NETWORKS = {"photonic": _PINK, "rail-only planes": "#F2A98B", "rail-only": _VERMILION, "rail-optimized planes": _SKY}
 NETWORKS |= {"rail-optimized": _BLUE, "rails layer": "#8C6D31", "Clos leaves": _ORANGE, "Clos 102.4T": "#7CCBB2"}
-NETWORKS |= {"Clos": _GREEN}
+NETWORKS |= {"Clos": _GREEN, "fat tree": _GREEN, "any-to-any": _GREEN, "electrical rails": _BLUE}
 
 
-def network_colour(name: str) -> str:
-    """The colour of a network by its name; grey for one of a reader's own."""
-    return next((NETWORKS[kind] for kind in NETWORKS if all(word in name for word in kind.split())), GREY)
+def network_colour(name: str, other: str = GREY) -> str:
+    """The colour of a network by its name; `other` for one of a reader's own."""
+    return next((NETWORKS[kind] for kind in NETWORKS if all(word in name for word in kind.split())), other)
 
 
 # Of pages by their use, light and dark; `planner.page.TEXT_PAIRS` says which text stands on which ground.

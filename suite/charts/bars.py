@@ -257,7 +257,7 @@ def iteration_time_by_network(data: pd.DataFrame, title: str, marks: pd.DataFram
     title
         Of the figure.
     marks
-        The document's times by ours of the first network: columns model, network, iteration_s, differs.
+        The document's times by ours of the first network: columns model, network, iteration_s, verdict.
 
     Returns
     -------
@@ -269,7 +269,7 @@ def iteration_time_by_network(data: pd.DataFrame, title: str, marks: pd.DataFram
         places = {name: i for i, name in enumerate(part["network"])}
         mine = marks[marks["model"] == model]
         if len(mine):
-            plotting.document_marks(ax, mine["network"].map(places), mine["iteration_s"], mine["differs"])
+            plotting.document_marks(ax, mine["network"].map(places), mine["iteration_s"], mine["verdict"])
         batch = number(part["batch_tokens"].iloc[0] / 1e6, 3)
         ax.set(xlabel="", ylabel="" if ax is not figure.axes[0] else "iteration time [s]")
         panel_title(ax, f"({letter}) {model}, batch {batch}M tokens")
@@ -352,7 +352,7 @@ def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> plt.Figure:
     return figure
 
 
-def traffic_shares(data: pd.DataFrame, title: str, document: float, differs: bool) -> plt.Figure:
+def traffic_shares(data: pd.DataFrame, title: str, document: float, verdict: str) -> plt.Figure:
     """(a) share of GPU pairs by kind of traffic, as points, and (b) share of the bytes, stacked, for each model.
 
     Parameters
@@ -361,8 +361,8 @@ def traffic_shares(data: pd.DataFrame, title: str, document: float, differs: boo
         Columns case, silent_pairs, kind (of TRAFFIC, or "all"), share_of_pairs, share_of_bytes.
     title
         Of the figure.
-    document, differs
-        Least share of pairs without traffic by the document, and whether ours differs.
+    document, verdict
+        Least share of pairs without traffic by the document, and our verdict.
 
     Returns
     -------
@@ -391,7 +391,7 @@ def traffic_shares(data: pd.DataFrame, title: str, document: float, differs: boo
     plotting.log_axis(left.yaxis, 10.0 ** np.arange(-4, 1), text=percent)
     left.set(ylabel="share of ordered GPU pairs", ylim=(4e-5, 10), title="(a) GPU pairs")
     left.set_yticks(10.0 ** np.arange(-4, 1))
-    plotting.document_marks(left, np.arange(len(models)) - (len(kinds) - 1) * 0.1, document, differs, markersize=12)
+    plotting.document_marks(left, np.arange(len(models)) - (len(kinds) - 1) * 0.1, document, verdict, markersize=12)
     left.set_xlim(-0.5, len(models) - 0.5)
     left.set_xticks(range(len(models)), models)
     left.grid(axis="x", visible=False)

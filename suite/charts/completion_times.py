@@ -69,7 +69,7 @@ def completion_time_curves(
     last
         Columns transport, seed, last_s, optimum_s.
     document
-        Last flow as a document has it: columns transport, time_s, relation (one of = ~ <), differs.
+        Last flow as a document has it: columns transport, time_s, relation (one of = ~ <), verdict.
     title
         Of both panels.
 
@@ -115,10 +115,9 @@ def completion_time_curves(
         words = "median " * (len(times) > 1) + f"{number(middle, 3)} ms"
         plotting.text_beside(lower, words, (max([times.max(), *there]), rows[name]), (12, 0), va="center", fontsize=9)
     marked = document[document["transport"].isin(rows)]
-    for (relation, differs), part in marked.groupby(["relation", "differs"]):
-        look = {"marker": "<", "label": "document: at most"} if relation == "<" else {"label": "document"}
-        look["label"] += ", where ours differs" * bool(differs)
-        plotting.document_marks(lower, part["time_s"] * 1e3, part["transport"].map(rows), differs, **look)
+    for relation, part in marked.groupby("relation"):
+        times, places, arrow = part["time_s"] * 1e3, part["transport"].map(rows), (-20 * (relation == "<"), 0)
+        plotting.document_marks(lower, times, places, part["verdict"], arrow)
     lower.set_yticks(list(rows.values()), list(rows))
     lower.set_ylim(-0.6, len(rows) - 0.4)
     lower.grid(axis="y", visible=False)
@@ -319,7 +318,7 @@ def last_flow_chances(
 def exposed_by_transport_bars(data: pd.DataFrame) -> plt.Figure:
     """Exposed share of the time by transport, a panel for each model, with the range over seeds and printed values.
 
-    data: columns transport, model, least, share, most, printed, differs.
+    data: columns transport, model, least, share, most, printed, verdict.
     """
     names = list(data["transport"].unique())
     figure, parts = plotting.panels(data, "model", (4.9, 1.8 + 0.36 * len(names)), sharey=True)
@@ -329,9 +328,8 @@ def exposed_by_transport_bars(data: pd.DataFrame) -> plt.Figure:
         ax.barh(y, rows["share"], height=0.62, color=COLOURS[5])
         ax.hlines(y, rows["least"], rows["most"], color="black", linewidth=1.2)
         has_printed = rows["printed"].notna().to_numpy()
-        plotting.document_marks(
-            ax, rows["printed"][has_printed], y[has_printed], rows["differs"][has_printed].to_numpy(bool)
-        )
+        marked = rows[has_printed]
+        plotting.document_marks(ax, marked["printed"], y[has_printed], marked["verdict"])
         ends = rows[["share", "most", "printed"]].max(axis=1)
         for at, share, end in zip(y, rows["share"], ends, strict=True):
             plotting.text_beside(ax, plotting.percent(share), (end, at), (9, 0), va="center", fontsize=8)

@@ -16,7 +16,7 @@ from suite import plotting
 from suite.plotting import COLOURS, legend_below, log_axis, panel_title, percent_axis, plot_lines
 
 _NETWORKS = {"scale-up": "a", "scale-out": "b", "wide area": "c"}
-_MARKS = {"=": ("D", ""), "~": ("D", ""), "<": ("v", ": less than"), ">": ("^", ": more than")}
+_BOUNDS = {"<": (0, -18), ">": (0, 18)}  # arrows of marks [points]
 _EXPOSED_SHARE = "exposed share of the time"
 _SPEED_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out"}
 
@@ -43,7 +43,7 @@ def cost_and_power(
     legend_columns
         Of the legend.
     document
-        Numbers of the document: column, GPUs, value, whether ours differs, and what to write beside it, if anything.
+        Numbers of the document: column, GPUs, value, our verdict, and what to write beside it, if anything.
     beyond
         GPUs from which the range is shaded, and what holds there, for the legend.
 
@@ -63,9 +63,9 @@ def cost_and_power(
         if beyond and beyond[0] < max(counts):
             ax.axvspan(beyond[0], max(counts) * 1.08, color="#E9E9E9", zorder=0, label=beyond[1])
             ax.set_xlim(right=max(counts) * 1.08)
-        for name, gpus, value, differs, *texts in document:
+        for name, gpus, value, verdict, *texts in document:
             if name == column:
-                plotting.document_marks(ax, gpus, value / 1e6, differs)
+                plotting.document_marks(ax, gpus, value / 1e6, verdict)
                 for text in texts:
                     plotting.text_beside(ax, text, (gpus, value / 1e6), (9, -5), ha="left", va="top", fontsize=9)
     legend_below(figure, figure.axes, legend_columns, title=note)
@@ -96,7 +96,7 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
     title
         Of the figure.
     marks
-        The document's shares: columns model, hb_domain_size, share, differs, text.
+        The document's shares: columns model, hb_domain_size, share, verdict, text.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
             bottom.plot(drawn["hb_domain_size"], drawn[share], **style)
         mine = marks[marks["model"] == model]
         if len(mine):
-            plotting.document_marks(bottom, mine["hb_domain_size"], mine["share"], mine["differs"], markersize=11)
+            plotting.document_marks(bottom, mine["hb_domain_size"], mine["share"], mine["verdict"], markersize=11)
         for x, y, words in zip(mine["hb_domain_size"], mine["share"], mine["text"], strict=True):
             plotting.text_beside(bottom, words, (x, y), **_MARK_TEXTS[share], fontsize=9, path_effects=_HALO, zorder=6)
         bottom.margins(y=0.12)
@@ -173,7 +173,7 @@ def iteration_time_by_batch(data: pd.DataFrame, title: str, marks: pd.DataFrame)
     title
         Of the figure.
     marks
-        The document's performance relative to the ideal: columns batch_sequences, relative, differs.
+        The document's performance relative to the ideal: columns batch_sequences, relative, verdict.
 
     Returns
     -------
@@ -192,7 +192,7 @@ def iteration_time_by_batch(data: pd.DataFrame, title: str, marks: pd.DataFrame)
         ideal["batch_sequences"], ideal["ideal_s"], color="black", linestyle=":", label="ideal: one HB domain for all"
     )
     if len(marks):
-        plotting.document_marks(axes[1], marks["batch_sequences"], marks["relative"], marks["differs"], markersize=11)
+        plotting.document_marks(axes[1], marks["batch_sequences"], marks["relative"], marks["verdict"], markersize=11)
     axes[0].set(xlabel="batch [sequences]", ylabel="iteration time [s]", ylim=(0, None))
     axes[1].set(xlabel="batch [sequences]", ylim=(0, 1))
     percent_axis(axes[1].yaxis, "ideal iteration time over iteration time")
@@ -243,7 +243,7 @@ def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame, title: str
     """Exposed share against the speed of each network, a panel for each, a line for each model and case.
 
     Columns of data: network, speed_Bps, model, case, share; of printed, points of the document: network, speed_Bps,
-    model, share, relation (one of = ~ < >), differs. title: of all panels.
+    model, share, relation (one of = ~ < >), verdict. title: of all panels.
     """
     figure, axes = plt.subplots(1, 3, figsize=(10, 5), sharey=True)
     figure.suptitle(title, fontsize=11)
@@ -255,10 +255,9 @@ def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame, title: str
                 name = plotting.model_name(model) + (", wide area with tail loss of 1 RTT" if style == ":" else "")
                 if len(rows):
                     ax.plot(rows["speed_Bps"] / units.Gbps, rows["share"], style, color=COLOURS[i], label=name, lw=2)
-        for (relation, differs), at in printed[printed["network"] == network].groupby(["relation", "differs"]):
-            mark, words = _MARKS[relation]
-            label = f"document{words}" + ", where ours differs" * bool(differs)
-            plotting.document_marks(ax, at["speed_Bps"] / units.Gbps, at["share"], differs, marker=mark, label=label)
+        for relation, at in printed[printed["network"] == network].groupby("relation"):
+            speeds = at["speed_Bps"] / units.Gbps
+            plotting.document_marks(ax, speeds, at["share"], at["verdict"], arrow=_BOUNDS.get(relation, (0, 0)))
         least, most = part["speed_Bps"].min() / units.Gbps, part["speed_Bps"].max() / units.Gbps
         steps = [digit * 10.0**power for power in range(-3, 7) for digit in (1, 2, 5)]
         log_axis(ax.xaxis, [speed for speed in steps if least <= speed <= most][::2])

@@ -17,6 +17,7 @@ from railcore.catalog.colours import network_colour
 from railcore.catalog.units import GB, counted, number
 from suite import plotting
 from suite.charts.bars import volume_by_kind
+from suite.colours import VERDICTS
 from suite.plotting import COLOURS, MARKERS, heat_colours, log_axis, panels, percent, percent_axis
 
 _CELLS = 256  # of a matrix' side: more GPUs share a cell, which shows the largest entry
@@ -116,7 +117,7 @@ def traffic_matrices(
     hb_domain_size: int,
     rows: int = 1,
     title: str = "",
-    document: Mapping[float, bool] | None = None,
+    document: Mapping[float, str] | None = None,
 ) -> plt.Figure:
     """Traffic matrices on one logarithmic colour scale, row by row.
 
@@ -129,7 +130,7 @@ def traffic_matrices(
     title
         Of the figure.
     document
-        Entries that the document prints [bytes], and whether ours differs: marks on the scale.
+        Entries that the document prints [bytes], and our verdict: marks on the scale.
 
     Returns
     -------
@@ -172,7 +173,7 @@ def _byte_colour_bar(
     colours: ScalarMappable,
     axes,
     ticks: Sequence[float] = (),
-    document: Mapping[float, bool] | None = None,
+    document: Mapping[float, str] | None = None,
 ) -> None:
     """Colour bar of `_byte_colours`: entries at its ticks, and marks at the document's entries [bytes]."""
     bar = figure.colorbar(colours, label="sent in one iteration [GB]", ax=axes, aspect=30)
@@ -181,9 +182,9 @@ def _byte_colour_bar(
         bar.ax.yaxis.set_minor_locator(NullLocator())
     else:
         bar.ax.yaxis.set_major_formatter(lambda size, _: number(size))  # not powers of ten
-    for size, differs in (document or {}).items():
-        plotting.document_marks(bar.ax, 0.5, size / GB, differs, clip_on=False)
-        colour = plotting.DIFFERS if differs else "black"
+    for size, verdict in (document or {}).items():
+        plotting.document_marks(bar.ax, 0.5, size / GB, verdict, clip_on=False)
+        colour = VERDICTS[verdict]
         text = f"document:\n{number(size / GB, 3)} GB"
         plotting.text_beside(bar.ax, text, (0, size / GB), (-7, 0), ha="right", va="center", color=colour, fontsize=8)
 
@@ -245,7 +246,7 @@ def traffic_volume_and_matrix(
     matrix: np.ndarray,
     hb_domain_size: int,
     title: str = "",
-    document: Mapping[str, tuple[float, bool]] | None = None,
+    document: Mapping[str, tuple[float, str]] | None = None,
 ) -> plt.Figure:
     """(a) bytes by kind, stacked by path, each kind with its share; (b) bytes between pairs of GPUs, domains boxed.
 
@@ -256,7 +257,7 @@ def traffic_volume_and_matrix(
     hb_domain_size, title
         GPUs of an HB domain; of the figure.
     document
-        By kind the share that the document prints, marked at that share of all bytes, and whether ours differs.
+        By kind the share that the document prints, marked at that share of all bytes, and our verdict.
 
     Returns
     -------
@@ -266,10 +267,10 @@ def traffic_volume_and_matrix(
     figure.suptitle(title)
     volume_by_kind(volumes, left).set_title("(a) volume by type")
     kinds, total = list(volumes["kind"].unique()), volumes["bytes"].sum() / GB
-    for kind, (share, differs) in (document or {}).items():
-        plotting.document_marks(left, kinds.index(kind), share * total, differs)
+    for kind, (share, verdict) in (document or {}).items():
+        plotting.document_marks(left, kinds.index(kind), share * total, verdict)
         words = f"document: {percent(share)}"
-        look: dict = {"color": plotting.DIFFERS if differs else "black", "ha": "center", "fontsize": 9}
+        look: dict = {"color": VERDICTS[verdict], "ha": "center", "fontsize": 9}
         look["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
         plotting.text_beside(left, words, (kinds.index(kind), share * total), (0, -20), **look)
     source, target = matrix.nonzero()

@@ -5,9 +5,9 @@ import numpy as np
 import pandas as pd
 
 from suite import plotting
-from suite.plotting import COLOURS, DIFFERS
+from suite.colours import VERDICTS
+from suite.plotting import COLOURS, VERDICT_MARKERS
 
-VERDICTS = {"reproduced": COLOURS[0], "close": COLOURS[4], "differs": DIFFERS}
 _LEAST = 1e-4  # what is nearer is drawn here
 _TICKS = {_LEAST: "≤ 0.01%", 1e-3: "0.1%", 1e-2: "1%", 1e-1: "10%", 1.0: "100%", 10.0: "1,000%", 100.0: "10,000%"}
 
@@ -37,7 +37,8 @@ def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
             for model in (True, False):
                 here = ((mine["verdict"] == verdict) & ((mine["evidence"] == "model") == model)).to_numpy()
                 face = colour if model else "none"
-                look: dict = {"s": 16, "facecolor": face, "edgecolor": colour, "linewidth": 0.9, "clip_on": False}
+                look: dict = {"marker": VERDICT_MARKERS[verdict], "s": 16, "linewidth": 0.9, "clip_on": False}
+                look |= {"facecolor": face, "edgecolor": colour}
                 ax.scatter(places[here], off[here], **look, zorder=3)
         ax.set(yscale="log", ylim=(_LEAST * 0.8, 100), xlim=(0, len(mine) + 1), xticks=[1, len(mine)])
         ax.set_yticks([*_TICKS], [*_TICKS.values()])
@@ -45,9 +46,12 @@ def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
         plotting.panel_title(ax, document)
         ax.set_xlabel("claims, sorted")
     axes[0, 0].set_ylabel("deviation from the document's number")
-    marks: dict = {"linestyle": "", "marker": "o", "markersize": 5}
-    handles = [plt.Line2D([], [], color=colour, label=verdict, **marks) for verdict, colour in VERDICTS.items()]
-    grey = {"color": COLOURS[7], **marks}
+    marks: dict = {"linestyle": "", "markersize": 5}
+    handles = [
+        plt.Line2D([], [], color=colour, marker=VERDICT_MARKERS[verdict], label=verdict, **marks)
+        for verdict, colour in VERDICTS.items()
+    ]
+    grey = {"color": COLOURS[7], "marker": "o", **marks}
     handles.append(plt.Line2D([], [], label="filled: put to a model", **grey))
     handles.append(plt.Line2D([], [], label="hollow: looked up or multiplied", markerfacecolor="none", **grey))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)

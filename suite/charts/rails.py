@@ -203,7 +203,7 @@ def window_lengths_figure(
     classes: pd.DataFrame,
     title: str,
     document: Mapping[str, float],
-    differs: Mapping[str, bool],
+    verdicts: Mapping[str, str],
 ) -> plt.Figure:
     """(a) Cumulative distribution of windows on each rail, (b) their number and (c) mean by the volume that follows.
 
@@ -215,9 +215,9 @@ def window_lengths_figure(
         Of one rail: run, after (AR, PP, AG, RS), volume (text), windows, duration_s.
     title
         Of the figure.
-    document, differs
-        The document's share of long windows and mean window before a ReduceScatter [s], and whether ours differs, by
-        the last words of the claims' ids.
+    document, verdicts
+        The document's share of long windows and mean window before a ReduceScatter [s], and our verdicts, by the
+        last words of the claims' ids.
 
     Returns
     -------
@@ -235,7 +235,7 @@ def window_lengths_figure(
             if i:  # rails of a computed run are nearly the same
                 look |= {"color": "black", "linestyle": ":", "label": "_" if j else f"{run}, each rail"}
             left.step(x, y, where="post", **look)
-    document_marks(left, LONG_S, 1 - document["windows_over_1ms"], differs["windows_over_1ms"])
+    document_marks(left, LONG_S, 1 - document["windows_over_1ms"], verdicts["windows_over_1ms"])
     left.axvline(LONG_S, color=GREY, linewidth=1, linestyle="--")
     text_beside(left, units.show(LONG_S, "s"), (LONG_S, 1.0), (3, 2), fontsize=9)
     ticks = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10]
@@ -267,7 +267,7 @@ def window_lengths_figure(
     middle.set(ylabel="windows of an iteration", ylim=(0, classes["windows"].max() * 1.3))
     middle.yaxis.set_major_locator(MaxNLocator(integer=True))
     before = "window_before_reducescatter"
-    document_marks(right, names.index("RS") + 0.5 if "RS" in names else [], document[before], differs[before])
+    document_marks(right, names.index("RS") + 0.5 if "RS" in names else [], document[before], verdicts[before])
     right.set(ylabel="mean window [s]", ylim=(0, classes["duration_s"].max() * 1.3))
     panel_title(middle, "(b) rail 0: number, by the volume that follows", left=True)
     panel_title(right, "(c) rail 0: mean length, by what follows", left=True)

@@ -37,7 +37,7 @@ def iteration_time_by_reconfiguration(
     base_s: Mapping[str, float],
     marked_s: float,
     title: str,
-    document: Mapping[str, tuple[float, bool]],
+    document: Mapping[str, tuple[float, str]],
 ) -> plt.Figure:
     """Iteration time against the switch's time, a panel for each source, a line for each way to ask.
 
@@ -52,7 +52,7 @@ def iteration_time_by_reconfiguration(
     title
         Of the figure.
     document
-        By way to ask the document's increase there, marked in the first panel, and whether ours differs.
+        By way to ask the document's increase there, marked in the first panel, and our verdict.
 
     Returns
     -------
@@ -62,8 +62,8 @@ def iteration_time_by_reconfiguration(
     figure.suptitle(title)
     for letter, (source, part, ax) in zip(ascii_lowercase, parts, strict=False):
         base = base_s[source]
-        for share, differs in document.values() if letter == "a" else ():
-            plotting.document_marks(ax, marked_s, base * (1 + share), differs)
+        for share, verdict in document.values() if letter == "a" else ():
+            plotting.document_marks(ax, marked_s, base * (1 + share), verdict)
         for i, (way, line) in enumerate(part.groupby("requests", sort=False)):
             style = {"linestyle": "none"} if line["measured"].all() else {"marker": "", "linestyle": ("-", "--")[i % 2]}
             ax.plot(line["reconfiguration_s"], line["iteration_s"], **{**plotting.line_style(i, label=way), **style})

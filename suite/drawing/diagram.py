@@ -20,12 +20,13 @@ from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 
-from suite.colours import DIFFERS, PARTS
+from suite.colours import ALERT as ALERT
+from suite.colours import PARTS
 from suite.drawing.symbols import draw_marks, text_outline
 from suite.plotting import ink_on
 
 LEAST_FONT = 6.0  # points
-INK, EDGE, FAINT, ALERT = "#222222", "#4D4D4D", "#9A9A9A", DIFFERS
+INK, EDGE, FAINT = "#222222", "#4D4D4D", "#9A9A9A"
 KINDS = PARTS  # face of a box
 _CORNER: dict[str, Any] = {"boxstyle": "round,pad=0,rounding_size=0.04"}
 _SIDES = {"left": (0.0, None), "right": (1.0, None), "bottom": (None, 0.0), "top": (None, 1.0)}

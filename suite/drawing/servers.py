@@ -5,16 +5,16 @@ node; of edges kind, links and bandwidth_Bps (one direction).
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from railcore.catalog.units import GB, counted, number, show
-from suite.colours import PARTS
-from suite.drawing.diagram import ALERT, EDGE, FAINT, INK, KINDS, Box, Diagram
+from suite.colours import PARTS, VERDICTS
+from suite.drawing.diagram import ALERT, EDGE, FAINT, KINDS, Box, Diagram
 from suite.drawing.layers import nodes_of_kind
 from suite.drawing.symbols import rail_colour
-from suite.plotting import ink_on
+from suite.plotting import VERDICT_WORDS, ink_on
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -41,7 +41,7 @@ def server_diagram(
     notes: Mapping[str, str],
     alert: Collection[tuple[str, str] | str],
     lines: Sequence[str],
-    document: Mapping[str, tuple[float, bool]] | None = None,
+    document: Mapping[str, tuple[float, str]] | None = None,
 ) -> "Figure":
     """A server: switch chips, GPUs, PCIe switches, NICs and the network, row by row, with links and bandwidths.
 
@@ -59,7 +59,7 @@ def server_diagram(
         Text below the drawing.
     document
         What the document has for links of a GPU ("hb"), PCIe ("pcie") and NICs ("nic"): bandwidth in one direction
-        [bytes/s], and whether ours differs, which is shown in red.
+        [bytes/s], and our verdict.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def _captions(
     graph: "nx.Graph",
     names: Mapping[str, Sequence[str]],
     low: float,
-    document: Mapping[str, tuple[float, bool]],
+    document: Mapping[str, tuple[float, str]],
 ) -> None:
     """What the links of each layer carry, in the left margin, and below it what the document has."""
     of_gpu = [edge for *_, edge in graph.edges(names["gpu"][0], data=True)]
@@ -180,10 +180,15 @@ def _captions(
         high = 0.155 * len(text.split("\n"))
         page.text(0.08, low + y, text, ha="left", linespacing=1.25)
         if kind in document:
-            said, differs = document[kind]
-            look: dict[str, Any] = {"color": ALERT if differs else INK, "style": "italic"}
-            page.text(0.08, low + y - high / 2 - 0.07, f"document: {_speed(said)}", ha="left", **look)
+            said, verdict = document[kind]
+            _document_text(page, 0.08, low + y - high / 2 - 0.07, _speed(said), verdict)
     page.text(0.08, low + 0.25, "in one direction", ha="left", color=EDGE)
+
+
+def _document_text(page: Diagram, left: float, y: float, said: str, verdict: str) -> None:
+    """What the document has, in the verdict's colour, and the verdict unless it is reproduced."""
+    words = "" if verdict == "reproduced" else f"; {VERDICT_WORDS[verdict]}"
+    page.text(left, y, f"document: {said}{words}", ha="left", color=VERDICTS[verdict], style="italic")
 
 
 def _speed(value_Bps: float) -> str:
@@ -195,7 +200,7 @@ def model_memory_diagram(
     gpu_bytes: float,
     gpus_per_server: int,
     title: str,
-    document: Mapping[str, tuple[str, bool]] | None = None,
+    document: Mapping[str, tuple[str, str]] | None = None,
 ) -> "Figure":
     """Models in the memory of servers: each fills GPU after GPU.
 
@@ -208,7 +213,7 @@ def model_memory_diagram(
     title
         Of the page.
     document
-        What the document has for a model, in words, and whether ours differs, which is shown in red.
+        What the document has for a model, in words, and our verdict.
 
     Returns
     -------
@@ -228,9 +233,7 @@ def model_memory_diagram(
         for line, text in enumerate(needs, start=1):
             page.text(0.08, top - 0.06 - 0.16 * line, text, ha="left")
         if document and row.model in document:
-            said, differs = document[row.model]
-            look: dict[str, Any] = {"color": ALERT if differs else INK, "style": "italic"}
-            page.text(0.08, top - 0.1 - 0.16 * (len(needs) + 1), f"document: {said}", ha="left", **look)
+            _document_text(page, 0.08, top - 0.1 - 0.16 * (len(needs) + 1), *document[row.model])
         left = row.memory_bytes
         for server in range(row.servers):
             box = page.enclosure(margin + server * room, bottom, room - 0.1, height - 0.12, f"server {server + 1}")

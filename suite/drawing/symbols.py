@@ -16,16 +16,16 @@ from matplotlib.patheffects import Normal, Stroke
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 
-from suite.colours import ROUTES
+from suite.colours import ALERT, ROUTES
 from suite.drawing import layers
-from suite.plotting import COLOURS, DIFFERS, LINKS, ink_on
+from suite.plotting import COLOURS, LINKS, ink_on
 
 if TYPE_CHECKING:
     import networkx as nx
 
 # Okabe and Ito's colours, with wine for yellow, which is too faint for lines; greys are for switches above the rails.
 _RAIL_COLOURS = (*COLOURS[:7], LINKS["wide area"])
-_TOP, _MIDDLE, _FAINT, _PLAIN, _FAILED = "#4D4D4D", "#A6A6A6", "#B5B5B5", "#E4E4E4", DIFFERS
+_TOP, _MIDDLE, _FAINT, _PLAIN, _FAILED = "#4D4D4D", "#A6A6A6", "#B5B5B5", "#E4E4E4", ALERT
 _TEXT = 8.5  # points: names of rows, legends
 _HANDLE = 9  # letters that the line before an entry of a legend takes
 _PAGE = 10.0  # width [inches]

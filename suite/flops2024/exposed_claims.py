@@ -60,16 +60,16 @@ def ways_of_counting(gpu_rates: Mapping[str, float]) -> dict[str, CaseChange]:
 def printed_marks(cases: Cases) -> pd.DataFrame:
     """Points of `PRINTED_POINTS` that are shares; those of the machine as it is at the document's own speeds.
 
-    Columns network, speed_Bps, model, share (printed), relation, differs (ours, of the cases, fails the relation).
+    Columns network, speed_Bps, model, share (printed), relation, verdict (on ours, of the cases).
     """
     site, ours, rows = document_site(1), shares_at_points(cases), []
     for key, (model, speeds, faster) in PRINTED_POINTS.items():
         entry = claims.claim(key)
         at = speeds or {"hb_Bps": float(site.hb_Bps), "nic_Bps": float(site.nic_Bps)}
         if not faster and key in ours:
-            told = (model, entry.paper_value, entry.relation, claims.differs(key, ours[key]))
+            told = (model, entry.paper_value, entry.relation, claims.verdict_of(key, ours[key]))
             rows += [(NETWORK_NAMES[net], speed, *told) for net, speed in at.items()]
-    return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation", "differs"])
+    return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation", "verdict"])
 
 
 def shares_at_points(cases: Cases, way: CaseChange = lambda case: case) -> dict[str, float]:

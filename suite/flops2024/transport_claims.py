@@ -48,7 +48,7 @@ def drawn_times(runs: pd.DataFrame) -> dict[str, list[float]]:
 
 
 def document_times(runs: pd.DataFrame) -> pd.DataFrame:
-    """Last flow by transport as the document has it: columns transport, time_s, relation, differs (from ours).
+    """Last flow by transport as the document has it: columns transport, time_s, relation, verdict.
 
     runs: of Fig. 5, columns transport, last_s, optimum_s.
     """
@@ -56,11 +56,11 @@ def document_times(runs: pd.DataFrame) -> pd.DataFrame:
     for name, key in FIG5.items():
         mine = drawn.get(key, [optimum_s])
         rows.append(
-            (name, claims.paper_value(key), "=", claims.differs(key, float(np.median(mine)), drawn.get(key, ())))
+            (name, claims.paper_value(key), "=", claims.verdict_of(key, float(np.median(mine)), drawn.get(key, ())))
         )
     over = runs.loc[runs["transport"] == NAMED, "last_s"].median() / optimum_s - 1
-    rows.append((NAMED, optimum_s * (1 + claims.paper_value(EXCESS)), "<", claims.differs(EXCESS, over)))
-    return pd.DataFrame(rows, columns=["transport", "time_s", "relation", "differs"])
+    rows.append((NAMED, optimum_s * (1 + claims.paper_value(EXCESS)), "<", claims.verdict_of(EXCESS, over)))
+    return pd.DataFrame(rows, columns=["transport", "time_s", "relation", "verdict"])
 
 
 def last_flow_times(runs: pd.DataFrame) -> pd.DataFrame:
@@ -91,7 +91,7 @@ def exposed_by_transport(cases: Cases, times: pd.DataFrame) -> pd.DataFrame:
     """Exposed share of each model with each transport: a stage waits for the last flow of all.
 
     times: of `last_flow_times`. A send of another size takes as many times its optimum.
-    Columns transport, model, send_bytes, send_s, least, share, most (over seeds), printed, differs (from the share).
+    Columns transport, model, send_bytes, send_s, least, share, most (over seeds), printed, verdict.
     """
     rows = []
     for model, case in cases.items():
@@ -101,9 +101,9 @@ def exposed_by_transport(cases: Cases, times: pd.DataFrame) -> pd.DataFrame:
             shares = [share_with_slower_sends(case, send - ideal_s) for send in sends]
             key = {"optimum": IDEAL, "single path": EXPOSED}.get(row.transport, {}).get(model)
             printed = claims.paper_value(key) if key else np.nan
-            off = claims.differs(key, shares[1]) if key else False
-            rows.append((row.transport, model, pipeline_send_bytes(case), sends[1], *shares, printed, off))
-    return pd.DataFrame(rows, columns="transport model send_bytes send_s least share most printed differs".split())
+            judged = claims.verdict_of(key, shares[1]) if key else ""
+            rows.append((row.transport, model, pipeline_send_bytes(case), sends[1], *shares, printed, judged))
+    return pd.DataFrame(rows, columns="transport model send_bytes send_s least share most printed verdict".split())
 
 
 def transport_claims(runs: pd.DataFrame, small: pd.DataFrame, pauses: pd.DataFrame, cases: Cases) -> Entries:

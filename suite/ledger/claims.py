@@ -137,10 +137,10 @@ def verdict(
     return "reproduced" if holds else "close" if paper and abs(off) <= 0.1 else "differs"
 
 
-def differs(claim_id: str, value: float, draws: Sequence[float] = ()) -> bool:
-    """Whether our value of a claim does not keep the document's relation: for marks in a figure. draws: as `record`."""
+def verdict_of(claim_id: str, value: float, draws: Sequence[float] = ()) -> str:
+    """The verdict on our value of a claim, for its mark in a figure. draws: as `record`."""
     entry, drawn = claim(claim_id), drawn_range(draws) if len(draws) >= MIN_DRAWS else None
-    return verdict(value, entry.paper_value, entry.relation, entry.tolerance, drawn) != "reproduced"
+    return verdict(value, entry.paper_value, entry.relation, entry.tolerance, drawn)
 
 
 def within_printed_digit(value: float, entry: Claim) -> bool:

@@ -102,8 +102,8 @@ def server_alerts(server: Server) -> list[str | tuple[str, str]]:
     return short + [(f"NIC {i}", NETWORK) for i in range(1, server.nics + 1) if server.nics < server.gpus]
 
 
-def documents_bandwidths(server: Server) -> dict[str, tuple[float, bool]]:
-    """What the document has for the links of one of its servers [bytes/s], and whether ours differs.
+def documents_bandwidths(server: Server) -> dict[str, tuple[float, str]]:
+    """What the document has for the links of one of its servers [bytes/s], and our verdict.
 
     One direction, of a GPU's NVLinks ("hb"), a PCIe link ("pcie") and a NIC ("nic"); NVLink is printed as the sum of
     both directions.
@@ -116,22 +116,22 @@ def documents_bandwidths(server: Server) -> dict[str, tuple[float, bool]]:
     bandwidths = {}
     for kind, (name, directions, ours) in claimed.items():
         claim_id = f"nwktimes2025.fig13_1.{name}"
-        bandwidths[kind] = claims.paper_value(claim_id) / directions, claims.differs(claim_id, directions * ours)
+        bandwidths[kind] = claims.paper_value(claim_id) / directions, claims.verdict_of(claim_id, directions * ours)
     return bandwidths
 
 
-def documents_models(table: pd.DataFrame) -> dict[str, tuple[str, bool]]:
-    """What the document has for each model of `document_models`, in words, and whether our number of GPUs differs."""
+def documents_models(table: pd.DataFrame) -> dict[str, tuple[str, str]]:
+    """What the document has for each model of `document_models`, in words, and the verdict on our number of GPUs."""
     models = {}
     for row in table.itertuples():
         memory, gpus = (f"nwktimes2025.fig13_3.{part}_{str(row.model).lower()}" for part in ("memory", "gpus"))
         said = show(claims.paper_value(memory), "B"), counted(claims.paper_value(gpus), "GPUs")
         least = "at least " * ("at least" in claims.claim(gpus).claim)
-        models[str(row.model)] = f"{said[0]}, {least}{said[1]}", claims.differs(gpus, float(row.gpus))
+        models[str(row.model)] = f"{said[0]}, {least}{said[1]}", claims.verdict_of(gpus, float(row.gpus))
     return models
 
 
-def models_to_show(table: pd.DataFrame, said: dict[str, tuple[str, bool]]) -> pd.DataFrame:
+def models_to_show(table: pd.DataFrame, said: dict[str, tuple[str, str]]) -> pd.DataFrame:
     """`model_memory_table` for people, sizes in GB: first the document's rows, with what it has beside them.
 
     said: of `documents_models`, by model; empty without the document.

@@ -143,11 +143,11 @@ def _drawn_once(lines: pd.DataFrame) -> pd.DataFrame:
     return kept.assign(link=kept["link"].replace(named))
 
 
-def savings_marks(table: pd.DataFrame, values: Mapping[str, float]) -> list[tuple[str, float, float, bool, str]]:
+def savings_marks(table: pd.DataFrame, values: Mapping[str, float]) -> list[tuple[str, float, float, str, str]]:
     """Cost and power of photonic rails that the document's largest savings mean, at the cluster of our largest.
 
-    table: of `counted_networks`. values: ours, by claim id. Each: column, GPUs, value, whether ours differs, and the
-    saving in words.
+    table: of `counted_networks`. values: ours, by claim id. Each: column, GPUs, value, our verdict, and the saving in
+    words.
     """
     rounded = table[table["count"] == ROUNDED]
     marks = []
@@ -157,7 +157,7 @@ def savings_marks(table: pd.DataFrame, values: Mapping[str, float]) -> list[tupl
         saved = claims.paper_value(claim_id)
         text = f"document:\n{units.number(100 * saved, 4)}% less than\nrail-optimized"
         value = row[column] * (1 - saved)
-        marks.append((column, row["gpus"], value, claims.differs(claim_id, values[claim_id]), text))
+        marks.append((column, row["gpus"], value, claims.verdict_of(claim_id, values[claim_id]), text))
     return marks
 
 

@@ -212,17 +212,16 @@ def replay_claims(simulated: pd.DataFrame, tiny: pd.DataFrame) -> Entries:
         "sec5.all_to_all_on_ring": "traffic both ways around, each piece the shorter way; "
         f"{ring_all_to_all_ratio(_RING_RANKS, both_ways=False):.3g} one way around",
     }
-    paper = claims.claim("photonic2025.intro.iteration_overhead")
-    if claims.verdict(replay["provisioned"], paper.paper_value, paper.relation, paper.tolerance) != "reproduced":
+    if claims.verdict_of("photonic2025.intro.iteration_overhead", replay["provisioned"]) != "reproduced":
         reasons["intro.iteration_overhead"] = "section 4.2 prints 3.5% for the same run"
     return with_prefix("photonic2025", values, reasons, readings)
 
 
-def overhead_marks(values: Mapping[str, float]) -> dict[str, tuple[float, bool]]:
-    """Increase at 100 ms by the document by way to ask, and whether ours differs. values: ours, by claim id."""
+def overhead_marks(values: Mapping[str, float]) -> dict[str, tuple[float, str]]:
+    """Increase at 100 ms by the document by way to ask, and our verdict. values: ours, by claim id."""
     names = {"on demand": "overhead_100ms_no_provisioning", "provisioned": "overhead_100ms_provisioning"}
     ids = {way: f"photonic2025.fig8.{name}" for way, name in names.items()}
-    return {way: (claims.paper_value(name), claims.differs(name, values[name])) for way, name in ids.items()}
+    return {way: (claims.paper_value(name), claims.verdict_of(name, values[name])) for way, name in ids.items()}
 
 
 def _replayed(delay_s: float, early: bool, windows: pd.DataFrame | None = None) -> float:

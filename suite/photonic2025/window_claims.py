@@ -136,12 +136,13 @@ def _larger_classes(classes: pd.DataFrame) -> list[bool]:
     return [bool(row[name] >= row["RS"]) for _, row in means.iterrows() for name in _CLASSES if name in means]
 
 
-def marked_windows() -> tuple[dict[str, float], dict[str, bool]]:
-    """The document's numbers of Fig. 4 and whether ours differ, by the last words of their ids."""
+def marked_windows() -> tuple[dict[str, float], dict[str, str]]:
+    """The document's numbers of Fig. 4 and our verdicts, by the last words of their ids."""
     names = ("windows_over_1ms", "window_before_reducescatter")
     ours, _, _ = measured_claims([])
     document = {name: claims.paper_value(f"photonic2025.fig4.{name}") for name in names}
-    return document, {name: claims.differs(key, ours[key]) for name in names for key in (f"photonic2025.fig4.{name}",)}
+    keys = {name: f"photonic2025.fig4.{name}" for name in names}
+    return document, {name: claims.verdict_of(key, ours[key]) for name, key in keys.items()}
 
 
 def volume_claims(timeline: StepTimeline) -> Entries:

@@ -228,7 +228,7 @@ def fig5_network_names(nic_Bps: float, hb_Bps: float) -> dict[str, str]:
 
 
 def fig5_marks(fig5: pd.DataFrame, quoted: Mapping[str, float]) -> pd.DataFrame:
-    """The document's Fig. 5 by our times of its any-to-any network: columns model, network, iteration_s, differs.
+    """The document's Fig. 5 by our times of its any-to-any network: columns model, network, iteration_s, verdict.
 
     The trimmed network takes no longer; the ideal's least and largest speedup belong to the models that have ours.
 
@@ -247,19 +247,19 @@ def fig5_marks(fig5: pd.DataFrame, quoted: Mapping[str, float]) -> pd.DataFrame:
     slower = time["trimmed"] / time["any-to-any"] - 1
     printed = claims.paper_value("railonly2023.fig5.trimmed_slowdown")
     rows = [
-        (name, "trimmed", any_s * (1 + printed), claims.differs("railonly2023.fig5.trimmed_slowdown", slower[name]))
+        (name, "trimmed", any_s * (1 + printed), claims.verdict_of("railonly2023.fig5.trimmed_slowdown", slower[name]))
         for name, any_s in time["any-to-any"].items()
     ]
     speedup = time["any-to-any"] / time["ideal"]
     for name, model in {"min": speedup.idxmin(), "max": speedup.idxmax()}.items():
         claim = f"fig5.ideal_speedup_{name}"
         ideal_s = time["any-to-any"][model] / claims.paper_value(f"railonly2023.{claim}")
-        rows.append((model, "ideal", ideal_s, claims.differs(f"railonly2023.{claim}", quoted[claim])))
-    return pd.DataFrame(rows, columns=["model", "network", "iteration_s", "differs"])
+        rows.append((model, "ideal", ideal_s, claims.verdict_of(f"railonly2023.{claim}", quoted[claim])))
+    return pd.DataFrame(rows, columns=["model", "network", "iteration_s", "verdict"])
 
 
 def fig7_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
-    """The document's savings of Fig. 7: columns model, hb_domain_size (the larger one), share, differs, text.
+    """The document's savings of Fig. 7: columns model, hb_domain_size (the larger one), share, verdict, text.
 
     quoted: a row of `FigureCase.quoted`.
     """
@@ -267,22 +267,22 @@ def fig7_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
     for (short, model), k in product({"gpt3": _MODELS[0], "opt": _MODELS[1]}.items(), (32, 512)):
         claim = f"fig7.{short}_k{k}_to_{2 * k}"
         printed = claims.paper_value(f"railonly2023.{claim}")
-        off = claims.differs(f"railonly2023.{claim}", quoted[claim])
-        rows.append((model, 2 * k, printed, off, f"{100 * printed:.3g}%"))
-    return pd.DataFrame(rows, columns=["model", "hb_domain_size", "share", "differs", "text"])
+        judged = claims.verdict_of(f"railonly2023.{claim}", quoted[claim])
+        rows.append((model, 2 * k, printed, judged, f"{100 * printed:.3g}%"))
+    return pd.DataFrame(rows, columns=["model", "hb_domain_size", "share", "verdict", "text"])
 
 
 def relative_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
-    """The document's performance relative to the ideal in Fig. 8: columns batch_sequences, relative, differs.
+    """The document's performance relative to the ideal in Fig. 8: columns batch_sequences, relative, verdict.
 
     quoted: a row of `FigureCase.quoted`.
     """
     rows = []
     for sequences in (512, 2048):
         claim = f"fig8.palm_rel_b{sequences}"
-        off = claims.differs(f"railonly2023.{claim}", quoted[claim])
-        rows.append((sequences, claims.paper_value(f"railonly2023.{claim}"), off))
-    return pd.DataFrame(rows, columns=["batch_sequences", "relative", "differs"])
+        judged = claims.verdict_of(f"railonly2023.{claim}", quoted[claim])
+        rows.append((sequences, claims.paper_value(f"railonly2023.{claim}"), judged))
+    return pd.DataFrame(rows, columns=["batch_sequences", "relative", "verdict"])
 
 
 def readings_as_text(scores: pd.DataFrame) -> pd.DataFrame:
@@ -478,19 +478,19 @@ def fig4_panels(nets: Mapping[str, Traffic], sizes: Iterable[int]) -> dict[str, 
     return {f"({letter}) {name}, first {size:,}": nets[name].entries(0, size) for letter, (name, size) in cases}
 
 
-def _mark(name: str, values: Mapping[str, float]) -> tuple[float, bool]:
-    """The document's number, and whether ours, of `values` by claim id, differs."""
+def _mark(name: str, values: Mapping[str, float]) -> tuple[float, str]:
+    """The document's number, and our verdict, of `values` by claim id."""
     claim_id = f"railonly2023.{name}"
-    return claims.paper_value(claim_id), claims.differs(claim_id, values[claim_id])
+    return claims.paper_value(claim_id), claims.verdict_of(claim_id, values[claim_id])
 
 
-def pair_traffic_marks(values: Mapping[str, float]) -> dict[float, bool]:
-    """Entries that the document gives for Fig. 4 [bytes], and whether ours differs. values: ours, by claim id."""
+def pair_traffic_marks(values: Mapping[str, float]) -> dict[float, str]:
+    """Entries that the document gives for Fig. 4 [bytes], and our verdict. values: ours, by claim id."""
     return dict(_mark(f"fig4.{name}", values) for name in ("hb_pair_traffic", "cross_hb_pair_traffic"))
 
 
-def silent_pairs_mark(values: Mapping[str, float]) -> tuple[float, bool]:
-    """Share of pairs without traffic that the document gives for Fig. 3, and whether ours differs."""
+def silent_pairs_mark(values: Mapping[str, float]) -> tuple[float, str]:
+    """Share of pairs without traffic that the document gives for Fig. 3, and our verdict."""
     return _mark("fig3.no_traffic_pairs", values)
 
 

@@ -155,10 +155,10 @@ def dense_traffic_claims(
     return with_prefix("railonly2025", values, reasons, readings)
 
 
-def entry_marks(values: Mapping[str, float]) -> dict[float, bool]:
-    """Entries that the document gives for Fig. 3 [bytes], and whether ours differs. values: ours, by claim id."""
+def entry_marks(values: Mapping[str, float]) -> dict[float, str]:
+    """Entries that the document gives for Fig. 3 [bytes], and our verdict. values: ours, by claim id."""
     ids = [f"railonly2025.{name}" for name in (_HB_PAIR, _NIC_PAIR)]
-    return {units.GiB * claims.paper_value(name): claims.differs(name, values[name]) for name in ids}
+    return {units.GiB * claims.paper_value(name): claims.verdict_of(name, values[name]) for name in ids}
 
 
 def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int) -> pd.DataFrame:

@@ -263,7 +263,7 @@ def _settings_that_meet(settings: pd.DataFrame) -> str:
     """How many settings meet Fig. 8's slowdowns of both models at one of the clusters, as text."""
     names = {model: f"railonly2025.fig8.{name}" for name, model, column, _ in _FIG8_QUOTED if column == "slowdown"}
     met = [
-        not claims.differs(names[model], slowdown)
+        claims.verdict_of(names[model], slowdown) == "reproduced"
         for model, slowdown in zip(settings["model"], settings["slowdown"], strict=True)
     ]
     both = int(settings.assign(met=met).groupby(["setting", "gpus"])["met"].all().groupby("setting").any().sum())
@@ -282,17 +282,17 @@ def slowdown_marks(slowdowns: Entries, within: float) -> pd.DataFrame:
 
     Returns
     -------
-    Columns model, hb_domain_size, share, differs, text.
+    Columns model, hb_domain_size, share, verdict, text.
     """
-    rows: list[tuple[str, float, float, bool, str]] = []
+    rows: list[tuple[str, float, float, str, str]] = []
     for name, model, column, _ in _FIG8_QUOTED:
         claim_id = f"railonly2025.fig8.{name}"
-        off, printed = claims.differs(claim_id, slowdowns.values[claim_id]), claims.paper_value(claim_id)
+        judged, printed = claims.verdict_of(claim_id, slowdowns.values[claim_id]), claims.paper_value(claim_id)
         if size := re.search(r"_k(\d+)_", name):
-            rows.append((model, int(size[1]), printed, off, f"{printed:.1%}"))
+            rows.append((model, int(size[1]), printed, judged, f"{printed:.1%}"))
         else:
-            rows.append((model, printed, within, off, column))
-    return pd.DataFrame(rows, columns=["model", "hb_domain_size", "share", "differs", "text"])
+            rows.append((model, printed, within, judged, column))
+    return pd.DataFrame(rows, columns=["model", "hb_domain_size", "share", "verdict", "text"])
 
 
 def dense_slowdown_claim(dense: pd.DataFrame, gpus: int, splits: int, hb_Bps: float) -> Entries:

@@ -178,10 +178,10 @@ def share_readings(job: ExpertJob) -> dict[str, float]:
     }
 
 
-def share_mark(values: Mapping[str, float]) -> dict[str, tuple[float, bool]]:
-    """The all-to-all's share of the traffic by the document, and whether ours differs. values: ours, by claim id."""
+def share_mark(values: Mapping[str, float]) -> dict[str, tuple[float, str]]:
+    """The all-to-all's share of the traffic by the document, and our verdict. values: ours, by claim id."""
     claim_id = f"railonly2025.{_SHARE}"
-    return {"all-to-all": (claims.paper_value(claim_id), claims.differs(claim_id, values[claim_id]))}
+    return {"all-to-all": (claims.paper_value(claim_id), claims.verdict_of(claim_id, values[claim_id]))}
 
 
 def _forwarded_share(job: ExpertJob) -> float:

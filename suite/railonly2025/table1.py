@@ -17,15 +17,15 @@ from suite.railonly2023.rail_networks import TIED_RADIX, least_saving_radix, sav
 _TABLE, _TEXT, _FIGURE = "railonly2025.table1", "railonly2025.text", "railonly2025.fig1"
 
 
-def cost_marks(values: Mapping[str, float]) -> list[tuple[str, float, float, bool]]:
-    """Numbers of the introduction for Fig. 1: column of `link_rate_costs`, GPUs, value, and whether ours differs.
+def cost_marks(values: Mapping[str, float]) -> list[tuple[str, float, float, str]]:
+    """Numbers of the introduction for Fig. 1: column of `link_rate_costs`, GPUs, value and our verdict.
 
     values: ours, by claim id.
     """
     ids = {"cost_usd": f"{_FIGURE}.cost_65536_400g", "power_w": f"{_FIGURE}.power_65536_400g"}
     gpus = 65536  # of both, as their names say
     return [
-        (column, gpus, claims.paper_value(claim_id), claims.differs(claim_id, values[claim_id]))
+        (column, gpus, claims.paper_value(claim_id), claims.verdict_of(claim_id, values[claim_id]))
         for column, claim_id in ids.items()
     ]
 
