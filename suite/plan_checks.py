@@ -79,7 +79,7 @@ def _between_stops(gpus: int) -> float:
 
 
 def _price(fabric: Any) -> float:
-    """Price of a network of 400 Gbps InfiniBand by the book of plans [MUSD]."""
+    """Price of a network of 400 Gbps InfiniBand by the book of plans [M USD]."""
     return float(fabric_cost(fabric, *matching_books(TECHNOLOGIES["InfiniBand"]))["cost_usd"]) / 1e6
 
 

@@ -241,7 +241,7 @@ def colours_of(names: Iterable[str]) -> dict[str, str]:
     "NDP, queues of 32" is a variant of NDP and has its colour, "rail-optimized and fat tree" that of the first.
     """
     colours = {
-        name: _THINGS.get(name) or _THINGS.get(name.partition(", ")[0]) or network_colour(name, "") for name in names
+        name: _THINGS.get(name) or network_colour(name, "") or _THINGS.get(name.partition(", ")[0]) for name in names
     }
     free = cycle([colour for colour in COLOURS if colour not in colours.values()] or COLOURS)
     return {name: colour or next(free) for name, colour in colours.items()}

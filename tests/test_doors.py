@@ -59,7 +59,7 @@ def test_the_fastest_strategy_takes_the_same_through_every_door(mine, monkeypatc
 
     drawn, spec = [], {"cluster": {"platform": PLATFORM}, "job": JOB, "limits": {"days": 1000}}
     shown = SimpleNamespace(panel=lambda draw, **sliders: draw(**{name: first for name, (first, _) in sliders.items()}))
-    picture = SimpleNamespace(cost_over_days=lambda table, _: drawn.append(table))
+    picture = SimpleNamespace(candidates_by_cost=lambda table, _: drawn.append(table))
     cells("20", "code-19", names=by_plan | {"explore": shown, "tradeoffs": picture})
     told = [
         mine.best.numbers["days"],

@@ -7,7 +7,7 @@ import pytest
 from railcore.network.topology import faults, graph
 from railcore.network.topology.rails import fat_tree, rail_only, rail_optimized
 from railcore.training.parallelism import Strategy
-from suite import drawing, legible
+from suite import drawing, legible, plotting
 from suite.charts import tradeoffs
 from suite.drawing import circuits, layers
 from suite.photonic2025.circuit_pairs import circuit_pairs, domain_texts
@@ -16,7 +16,8 @@ PANELS = {"pipeline": "pipeline", "data": "data"}
 
 
 @pytest.fixture(autouse=True)
-def _closed():
+def _house_style():
+    plotting.house_style()
     yield
     plt.close("all")
 
@@ -69,14 +70,13 @@ def test_circuits_are_drawn_at_ports_that_are_free():
         circuits.circuits_figure(pairs, 4, texts, 1, PANELS, "Photonic rails: 16 GPUs")
 
 
-def test_networks_at_one_place_have_one_label():
-    names = ["rail-only", "rail-only, 2 planes", "rails + layer 4:1", "Clos"]
-    data = pd.DataFrame({"network": names, "days": [44.0, 44.0, 44.0, 50.0], "cost_usd": [1e7, 1e7, 1.005e7, 1.2e7]})
-    ax = tradeoffs.cost_over_days(data, "A model on 1,024 GPUs").axes[0]
-    assert [text.get_text() for text in ax.texts] == [
-        "rail-only (best) and rail-only, 2 planes",
-        "rails + layer 4:1",
-        "Clos",
-    ]
-    assert not legible.overlaps(ax.figure)
-    assert len({line.get_markersize() for line in ax.lines[:2]}) == 2
+def test_candidates_stand_below_the_best_with_the_days_of_nine_of_ten_cases():
+    data = pd.DataFrame({"network": ["rail-only", "Clos"], "days": [44.0, 50.0], "cost_usd": [1e7, 1.2e7]})
+    data = data.assign(network_usd=[2e6, 3e6], iteration_s=2.0, iteration_low_s=1.0, iteration_high_s=4.0)
+    figure = tradeoffs.candidates_by_cost(data, "A model on 1,024 GPUs")
+    price, cost, days = figure.axes
+    names = {label.get_position()[1]: label.get_text() for label in price.get_yticklabels()}
+    assert names == {0: "rail-only (best)", -1: "Clos"} and not legible.faults(figure)
+    assert [[bar.get_width() for bar in ax.patches] for ax in (price, cost)] == [[2, 3], [10, 12]]
+    assert [line[:, 0].tolist() for line in days.collections[0].get_segments()] == [[22, 88], [25, 100]]
+    assert [text.get_text() for text in days.texts] == ["44.0", "50.0"]

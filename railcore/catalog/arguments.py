@@ -58,7 +58,7 @@ Watts = Annotated[Quantity, Range(0, example="1.2 GW")]
 WattsArray = Annotated[Quantities, Range(0, example="1.2 GW")]
 MOST_USD_PER_J = 1e-5  # 36 USD/kWh: more is another unit
 EnergyPrice = Annotated[Quantity, Range(0, MOST_USD_PER_J, example="0.1 USD/kWh")]
-DollarsArray = Annotated[Quantities, Range(0, example="10 GUSD")]
+DollarsArray = Annotated[Quantities, Range(0, example="10 B USD")]
 FlopArray = Annotated[Quantities, Range(0, example="1e25 FLOP")]
 PositiveShare = Annotated[float, Range(0, 1, above_0=True)]
 PositiveShareArray = Annotated[Quantities, Range(0, 1, above_0=True)]

@@ -33,7 +33,7 @@ _NUMBER_FORMATS = ("fp4", "fp8", "bf16")
 _MOST_RACKS = 1e12  # up to which a network is counted in whole parts
 _DEFAULT_PLATFORM = "GB200 NVL72"
 _ROUNDING = 1 + 1e-12  # of a limit
-_Price = Annotated[Quantities, Range(0, above_0=True, example="10 GUSD")]
+_Price = Annotated[Quantities, Range(0, above_0=True, example="10 B USD")]
 _Power = Annotated[Quantities, Range(0, above_0=True, example="1.2 GW")]
 
 
@@ -88,7 +88,7 @@ class Sizing:
     def __post_init__(self) -> None:
         if all(getattr(self, name) is None for name in ("budget_usd", "power_w", "most_gpus", "most_racks")):
             raise ValueError(
-                "budget_usd, power_w, gpus and racks are None: give one of them, such as '10 GUSD', '1 GW' or 9216 GPUs"
+                "budget_usd, power_w, gpus and racks are None: give one of them, such as '10 B USD', '1 GW' or 9216 GPUs"
             )
         for name in ("most_gpus", "most_racks"):
             if getattr(self, name) is not None:
@@ -256,7 +256,7 @@ def datacenter_size(
 ) -> Sizing:
     """A datacenter of catalog racks for a budget, a power or a count, or the least of several; arrays are sweeps.
 
-    Such as datacenter_size("10 GUSD"), datacenter_size(power_w="1 GW"), datacenter_size(gpus=9216).
+    Such as datacenter_size("10 B USD"), datacenter_size(power_w="1 GW"), datacenter_size(gpus=9216).
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def datacenter_size(
     Examples
     --------
     >>> import railcore as rc
-    >>> size = rc.datacenter_size("10 GUSD", "GB200 NVL72", power_w="500 MW", rate_format="fp8")
+    >>> size = rc.datacenter_size("10 B USD", "GB200 NVL72", power_w="500 MW", rate_format="fp8")
     >>> size.binding, int(size.racks), int(size.gpus), rc.show(size.dense_flops, "FLOP/s", 3)
     ('budget', 2048, 147456, '737 EFLOP/s')
     """

@@ -262,7 +262,7 @@ class ClusterSpec(SpecSection):
     platform: Platform = Field(description='server or rack of the catalog, such as "GB200 NVL72"')
     gpus: Count | None = Field(None, description="GPUs, rounded up to whole racks; or racks, budget or power")
     racks: Count | None = Field(None, description="servers or racks of the platform")
-    budget: Price | None = Field(None, description='for servers and networks, such as "1 GUSD"')
+    budget: Price | None = Field(None, description='for servers and networks, such as "1 B USD"')
     power: Power | None = Field(None, description='of the facility, cooling and all, such as "40 MW"')
     use: Literal["at most", "all"] = Field("at most", description='whether the job may leave GPUs idle, or takes "all"')
     hb_domain_size: Count | None = Field(None, description="GPUs of an HB domain, in place of the platform's")

@@ -22,6 +22,7 @@ from suite.plotting import COLOURS, MARKERS, heat_colours, log_axis, panels, per
 
 _CELLS = 256  # of a matrix' side: more GPUs share a cell, which shows the largest entry
 _NO_SHARE_COLOUR = "#CFCFCF"
+_LEADS = 0.6  # share of draws from which a network is the best one
 
 
 def heatmap(table: pd.DataFrame, ax: plt.Axes, label: str, low: float, high: float, bar: bool = True) -> plt.Axes:
@@ -347,8 +348,8 @@ def winner_maps(data: pd.DataFrame, panels: Mapping[str, float], title: str) -> 
     Parameters
     ----------
     data
-        Columns gpus, hb_domain_size, price, network (the best one), wins (the share of the draws in which it is, which
-        is written on its cell).
+        Columns gpus, hb_domain_size, price, network (the best one), wins (the share of the draws in which it is: cells
+        below `_LEADS` are hatched).
     panels
         Titles, and the price of each.
     title
@@ -359,27 +360,25 @@ def winner_maps(data: pd.DataFrame, panels: Mapping[str, float], title: str) -> 
     The figure.
     """
     networks = sorted(data["network"].unique())
-    colours = {name: network_colour(name) for name in networks}
-    size = (10.0 if len(panels) > 1 else 7.0), 4.6
+    size = (10.0 if len(panels) > 1 else 7.0), 5.2
     figure, axes = plt.subplots(1, len(panels), figsize=size, sharex=True, sharey=True, squeeze=False)
     figure.suptitle(title)
     for ax, (words, price) in zip(axes.flat, panels.items(), strict=True):
         part = data[np.isclose(data["price"], price)]
         sizes, domains = (sorted(data[name].unique()) for name in ("gpus", "hb_domain_size"))
         for row in part.itertuples():
+            look: dict = {"facecolor": network_colour(row.network), "edgecolor": "white", "linewidth": 1.5}
             place = sizes.index(row.gpus), domains.index(row.hb_domain_size)
-            face = colours[row.network]
-            ax.add_patch(Rectangle(place, 1, 1, facecolor=face, edgecolor="white", linewidth=1.5))
-            ink = {"color": plotting.ink_on(face), "ha": "center", "va": "center", "fontsize": 8}
-            ax.text(place[0] + 0.5, place[1] + 0.5, f"{100 * row.wins:.0f}%", **ink)
-        ax.set(xlim=(0, len(sizes)), ylim=(0, len(domains)))
-        ax.set_xticks(np.arange(len(sizes)) + 0.5, [number(gpus) for gpus in sizes], rotation=45)
+            ax.add_patch(Rectangle(place, 1, 1, **look, hatch="///" * (row.wins < _LEADS)))
+        ax.set(xlim=(0, len(sizes)), ylim=(0, len(domains)), xlabel="GPUs")
+        ax.set_xticks(np.arange(len(sizes)) + 0.5, [number(gpus) for gpus in sizes], rotation=45, ha="right")
         ax.set_yticks(np.arange(len(domains)) + 0.5, [number(gpus) for gpus in domains])
         ax.tick_params(length=0)
         ax.grid(False)
         plotting.panel_title(ax, words)
-        ax.set_xlabel("GPUs")
     axes[0, 0].set_ylabel("HB domain [GPUs]")
-    handles = [Rectangle((0, 0), 1, 1, color=colours[name]) for name in networks]
-    figure.legend(handles, networks, loc="outside lower center", ncols=min(len(networks), 4))
+    handles = [Rectangle((0, 0), 1, 1, facecolor=network_colour(name), label=name) for name in networks]
+    unsure = f"hatched: best in fewer than {percent(_LEADS)} of the draws"
+    handles.append(Rectangle((0, 0), 1, 1, facecolor=COLOURS[7], edgecolor="white", hatch="///", label=unsure))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure

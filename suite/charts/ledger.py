@@ -24,7 +24,7 @@ def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
 
     Returns
     -------
-    The figure; filled marks are claims that were put to a model.
+    The figure; dark marks are claims that were put to a model.
     """
     documents = list(data["document"].unique())
     figure, axes = plt.subplots(1, len(documents), figsize=(10, 4.6), sharey=True, squeeze=False)
@@ -36,7 +36,7 @@ def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
         for verdict, colour in VERDICTS.items():
             for model in (True, False):
                 here = ((mine["verdict"] == verdict) & ((mine["evidence"] == "model") == model)).to_numpy()
-                face = colour if model else "none"
+                face = colour if model else plotting.paler(colour, 0.75)
                 look: dict = {"marker": VERDICT_MARKERS[verdict], "s": 16, "linewidth": 0.9, "clip_on": False}
                 look |= {"facecolor": face, "edgecolor": colour}
                 ax.scatter(places[here], off[here], **look, zorder=3)
@@ -45,6 +45,7 @@ def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
         ax.minorticks_off()
         plotting.panel_title(ax, document)
         ax.set_xlabel("claims, sorted")
+    plotting.text_beside(axes[0, 0], "off by more than 10%", (1, 60), (4, 0), fontsize=9, va="center")
     axes[0, 0].set_ylabel("deviation from the document's number")
     marks: dict = {"linestyle": "", "markersize": 5}
     handles = [
@@ -52,7 +53,7 @@ def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
         for verdict, colour in VERDICTS.items()
     ]
     grey = {"color": COLOURS[7], "marker": "o", **marks}
-    handles.append(plt.Line2D([], [], label="filled: put to a model", **grey))
-    handles.append(plt.Line2D([], [], label="hollow: looked up or multiplied", markerfacecolor="none", **grey))
+    handles.append(plt.Line2D([], [], label="dark: put to a model", **grey))
+    handles.append(plt.Line2D([], [], label="pale: looked up or multiplied", markerfacecolor="#EEEEEE", **grey))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
     return figure

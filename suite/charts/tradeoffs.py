@@ -7,13 +7,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.units import distinct, number
+from railcore.catalog.units import distinct, number, significant
 from suite import plotting
 from suite.plotting import COLOURS, legend_below, line_style, log_axis, percent, percent_axis, text_beside
 
 _TARGET = 0.9  # goodput to reach
-_OVERSUBSCRIBED = "rails under an oversubscribed layer"
-_LABEL = 0.2, 0.05  # width and height of a name beside a mark, over the axes'
 _RATIOS = 0.5, 1.5  # of parts, modelled over measured; what is beyond stands at the edge
 _DASHES = ("-", "--", "-.", ":")
 _DAYS = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
@@ -36,7 +34,7 @@ def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:
         right.plot(best["oversubscription"], best["cost_usd"] / 1e9, **line_style(i, "", markersize=11 - 2 * i))
     log_axis(left.yaxis, [10, 20, 50, 100, 200])
     left.set(ylabel="traffic leaving [NICs at full rate]")
-    right.set(ylabel="cost [billion USD]", ylim=0)
+    right.set(ylabel="cost [B USD]", ylim=0)
     plotting.panel_title(left, "(a) traffic that leaves the busiest leaf", left=True)
     plotting.panel_title(right, "(b) cost; marked: most oversubscription without slower flows", left=True)
     shown = [ratio for ratio in distinct(one["oversubscription"]) if ratio == int(ratio)]
@@ -241,43 +239,36 @@ def parts_over_measured(data: pd.DataFrame, title: str) -> plt.Figure:
     return figure
 
 
-def cost_over_days(data: pd.DataFrame, title: str) -> plt.Figure:
-    """Cost of a training over its days, a mark for each network, the best one filled.
+def candidates_by_cost(data: pd.DataFrame, title: str) -> plt.Figure:
+    """Networks of a cluster, the best on top: (a) price of the network, (b) training cost, (c) days of the training.
 
-    data: columns network, days, cost_usd; the best first. title: model, cluster and link rate.
+    Columns of data: network, network_usd, cost_usd, days, iteration_s, iteration_low_s and iteration_high_s, the ends
+    between which nine of ten cases lie; the best first. title: model, cluster and link rate.
     """
-    figure, ax = plt.subplots(figsize=(9, 4.6))
-    things = [_OVERSUBSCRIBED if name.startswith("rails + layer") else name for name in data["network"]]
-    colours = plotting.colours_of(things)
-    places = data[["days", "cost_usd"]].to_numpy(float) / (1, 1e6)
-    for i, (name, (days, cost)) in enumerate(zip(things, places, strict=True)):
-        under = sum(np.allclose(places[i], other, rtol=1e-3) for other in places[:i])  # marks at one place nest
-        style = line_style(i, "", markersize=8 + 4 * under, markeredgewidth=1.4)
-        style |= {"markeredgecolor": colours[name], "markerfacecolor": colours[name] if not i else "none"}
-        ax.plot([days], [cost], **style)
-    ax.margins(0.12)
-    ax.set(xlabel="training [days]", ylabel="training cost [million USD]")
-    ax.set_title(title, fontsize=10)
-    ax.set_xlim(right=ax.get_xlim()[1] + 0.16 * np.ptp(ax.get_xlim()))
-    names = [f"{name} (best)" if not i else name for i, name in enumerate(data["network"])]
-    first = [next(j for j, other in enumerate(places) if np.allclose(place, other, rtol=1e-3)) for place in places]
-    joined = {j: " and ".join(name for name, of in zip(names, first, strict=True) if of == j) for j in first}
-    _beside_marks(ax, list(joined.values()), places[list(joined)])
+    figure, axes = plt.subplots(1, 3, figsize=(10, 1.9 + 0.32 * len(data)), sharey=True)
+    figure.suptitle(title, fontsize=11)
+    names, places = list(data["network"]), -np.arange(len(data))
+    colours = [*plotting.colours_of(names).values()]
+    labels = {"network_usd": "(a) price of the network", "cost_usd": "(b) cost of the training"}
+    for ax, (column, words) in zip(axes, labels.items(), strict=False):
+        values = data[column] / 1e6
+        ax.barh(places, values, 0.62, color=colours)
+        for at, value in zip(places, values, strict=True):
+            text_beside(ax, f"{significant(value):,.1f}", (value, at), (4, 0), va="center", fontsize=9)
+        ax.set(xlim=(0, 1.2 * values.max()), xlabel="[M USD]")
+        plotting.panel_title(ax, words, left=True)
+    days = data["days"]
+    low, high = (days * data[f"iteration_{end}_s"] / data["iteration_s"] for end in ("low", "high"))
+    axes[2].hlines(places, low, high, color=colours, linewidth=2.2, alpha=0.55)
+    axes[2].scatter(days, places, color=colours, s=36, zorder=3)
+    for at, value, end in zip(places, days, high, strict=True):
+        text_beside(axes[2], f"{significant(value):,.1f}", (end, at), (4, 0), va="center", fontsize=9)
+    axes[2].set(xlim=(0, 1.2 * high.max()), xlabel="[days]; line: nine of ten cases")
+    plotting.panel_title(axes[2], "(c) training", left=True)
+    axes[0].set_yticks(places, [f"{name} (best)" if not i else name for i, name in enumerate(names)])
+    for ax in axes:
+        ax.grid(axis="y", visible=False)
     return figure
-
-
-def _beside_marks(ax: plt.Axes, names: list[str], places: np.ndarray) -> None:
-    """Names at the right of marks, moved up where they would lie on the one below."""
-    low, high = np.array([ax.get_xlim(), ax.get_ylim()]).T
-    shares, written = (places - low) / (high - low), list[tuple[float, float]]()
-    for i in np.lexsort((np.arange(len(names)), shares[:, 1].round(2))):
-        x, y = shares[i]
-        for before, level in written:
-            if abs(x - before) < _LABEL[0] and y < level + _LABEL[1]:
-                y = level + _LABEL[1]
-        written.append((x, y))
-        look: dict = {"textcoords": ax.transAxes, "xycoords": "data", "va": "center", "fontsize": 9}
-        ax.annotate(names[i], places[i], (x + 0.025, y), **look)
 
 
 def days_by_network_price(data: pd.DataFrame) -> plt.Figure:

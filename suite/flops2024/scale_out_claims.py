@@ -218,7 +218,7 @@ def networks_shown(table: pd.DataFrame) -> pd.DataFrame:
             f"chips: {ways}": cells("chips_{}"),
             "boxes": counts["boxes"],
             f"cables: {ways}": cells("cables_{}"),
-            f"cost between switches [billion USD]: {ways}": cells("cost_{}_usd", 1e9),
+            f"cost between switches [B USD]: {ways}": cells("cost_{}_usd", 1e9),
             "power_w": counts["power_w"],
         }
     )
