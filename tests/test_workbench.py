@@ -122,6 +122,8 @@ def test_a_narrow_or_dense_picture_is_refused_before_anything_is_written(figure,
         (lambda figure: figure.axes[0].set_ylabel("cost_usd"), "words of the code .*'cost_usd'"),
         (lambda figure: figure.axes[0].text(0, 0, "7 us"), "words of the code .*'7 us'"),
         (lambda figure: figure.axes[0].set_title(""), "no title"),
+        (lambda figure: figure.axes[0].legend(["a line"], loc=8, bbox_to_anchor=(0.5, 1)), "overlap .* over 'a line'"),
+        (lambda figure: figure.text(1.0, 0.5, "beside"), "leave the page: \"'beside' over 'the page'"),
     ],
 )
 def test_a_picture_that_cannot_be_read_by_itself_is_refused(figure, change, message, monkeypatch):
