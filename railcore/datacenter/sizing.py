@@ -88,7 +88,7 @@ class Sizing:
     def __post_init__(self) -> None:
         if all(getattr(self, name) is None for name in ("budget_usd", "power_w", "most_gpus", "most_racks")):
             raise ValueError(
-                "budget_usd, power_w, gpus and racks are None: give one of them, such as '10 B USD', '1 GW' or 9216 GPUs"
+                "budget_usd, power_w, gpus and racks are None: give one of them, such as '1 B USD', '1 GW' or 9216 GPUs"
             )
         for name in ("most_gpus", "most_racks"):
             if getattr(self, name) is not None:
