@@ -119,7 +119,9 @@ def test_the_table_has_every_field_and_the_picture_every_profile():
     table = profile_table(profiles)
     assert set(table["layer"]) == {"Segment", "Pod", "Multi-Pod", "Global"}
     assert len(profile_table(changed(super_spine=None))) < len(table)
-    page = profiles_figure(build_fabric(profiles).graph(), table, "Profiles")
+    speeds = table[table["name"] == "speed of a link"].set_index("layer")["value"]
+    assert speeds.to_dict() == {"Pod": "800 Gbps", "Multi-Pod": "800 Gbps"}
+    page = profiles_figure(build_fabric(profiles).graph(), table, "Profiles", "a note")
     assert legible.overlaps(page) == []
     texts = " ".join(text.get_text() for text in page.axes[0].texts)
     assert all(name in texts for name in table["profile"].unique())

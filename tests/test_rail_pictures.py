@@ -8,11 +8,12 @@ from matplotlib.patches import FancyBboxPatch
 
 from suite import legible, plotting
 from suite.deployment.subnets import AddressPlan
-from suite.drawing.diagram import INK
+from suite.drawing.diagram import FAINT, INK
 from suite.drawing.rail_designs import front_panel, nic_wiring, pod_figure, rail_switch_strips
 from suite.drawing.switch_tables import switch_tables
 from suite.drawing.symbols import rail_colour
 from suite.nwktimes2025 import rail_designs as designs
+from suite.nwktimes2025 import rail_notes
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,8 @@ def line_sets(figure):
 
 def wiring(figure, by):
     plan = designs.rail_plan(figure)
-    return plan, nic_wiring(designs.as_printed(plan.ports), plan.trunks, designs.switch_titles(plan), figure, by)
+    titles, notes = designs.switch_titles(plan), rail_notes.wiring_notes(plan)
+    return plan, nic_wiring(designs.as_printed(plan.ports), plan.trunks, titles, figure, notes, by)
 
 
 @pytest.mark.parametrize(("figure", "by"), [("fig13_4", "interface"), ("fig13_5", "interface"), ("fig13_7", "rail")])
@@ -60,18 +62,25 @@ def test_every_nic_port_has_a_line_of_its_rail_and_peer_links_are_drawn(figure, 
     rails = [rail_colour(rail) for rail in plan.ports["rail"]]
     assert sorted(colours) == sorted(rails + [INK.upper()] * bool(peers))
     assert sum(len(lines.get_segments()) for lines in line_sets(drawn)) == len(rails) + peers
-    assert ("Peer links" in texts(drawn)) == bool(peers) == (figure != "fig13_4")
+    assert ("Peer links of MLAG" in texts(drawn)) == bool(peers) == (figure != "fig13_4")
     if by == "interface":
         numbers = len(plan.ports) + len(plan.ports.drop_duplicates(["server", "gpu"])) + 2 * peers
         assert len(set(numbers_drawn(drawn))) == numbers
 
 
-def test_hosts_are_numbered_as_in_the_port_map():
-    plan = designs.rail_plan("fig13_9")
-    shown = "\n".join(texts(pod_figure(plan.fabric.graph(), "")))
-    for number, hosts in plan.ports.groupby("server")["host"].unique().items():
-        assert all(host.endswith(f".Host{number}") for host in hosts)
-        assert shown.count(f"Host {number}\n") == len(hosts)
+def test_of_rails_the_interfaces_are_named():
+    plan, drawn = wiring("fig13_7", "rail")
+    assert texts(drawn).count("Rail 2:\n13, 16, 19, 22") == 2
+    assert rail_notes.segment_document(plan) == ("32 GPUs, 8 rails, 2 x 200 Gbps MLAG, 400 Gbps per GPU", "reproduced")
+
+
+def test_hosts_and_switches_are_numbered_through():
+    fabric = designs.rail_design("fig13_9")
+    shown = texts(pod_figure(fabric.graph(), ""))
+    for name, count in (("Host ", 16), ("Rail switch ", 8), ("Spine ", 8), ("Super-Spine ", 4)):
+        firsts = [text.split("\n")[0] for text in shown if text.startswith(name)]
+        assert sorted(firsts) == sorted(f"{name}{number}" for number in range(1, count + 1))
+    assert {"tier 1", "tier 2", "tier 3"} <= set(shown)
 
 
 def test_of_many_rail_switches_the_first_are_drawn():
@@ -83,17 +92,21 @@ def test_of_many_rail_switches_the_first_are_drawn():
 
 def test_the_panel_has_every_interface_once():
     panel = designs.front_panel_table(designs.rail_plan("fig13_7"))
-    drawn = front_panel(panel, designs.PANEL_ROWS, "panel", "a note")
+    plan = designs.rail_plan("fig13_7")
+    notes, peers = rail_notes.panel_notes(plan, panel, designs.interface_check(plan)), designs.peer_interfaces(plan)
+    drawn = front_panel(panel, designs.PANEL_ROWS, "panel", notes, peers)
     assert not legible.overlaps(drawn)
     assert len(set(numbers_drawn(drawn))) == 48
-    assert all(boxes(drawn, rail_colour(rail)) == 4 for rail in range(1, 9))
+    assert all(boxes(drawn, rail_colour(rail)) == 4 for rail in range(1, 9)) and boxes(drawn, FAINT) == len(peers) == 2
+    assert "14 x 400 Gbps = 5.6 Tbps: oversubscription 1.14:1" in notes[0] and "32 of 32" in notes[1]
 
 
 @pytest.mark.parametrize("figure", ["fig13_8", "fig13_9"])
 def test_a_pod_says_what_its_switches_carry(figure):
     fabric = designs.rail_design(figure)
     graph = fabric.graph()
-    drawn = pod_figure(graph, figure)
+    notes = rail_notes.pod_notes(figure, fabric)
+    drawn = pod_figure(graph, figure, notes)
     assert not legible.overlaps(drawn)
     shown = "\n".join(texts(drawn))
     assert shown.count("↓ 32 x 100 Gbps\n↑↓ 3.2 Tbps") == fabric.switches_by_tier[0]
@@ -101,12 +114,13 @@ def test_a_pod_says_what_its_switches_carry(figure):
     hosts = {(graph.nodes[a]["domain"], b) for a, b, at in graph.edges(data=True) if at["kind"] == "host"}
     assert sum(len(lines.get_segments()) for lines in line_sets(drawn)) == len(trunks) + len(hosts)
     assert f"Pod 1: {fabric.gpus // fabric.pods} GPUs" in shown
+    assert [verdict for _, verdict in notes] == ["", "reproduced", ""] and "non-blocking" in shown
 
 
 @pytest.mark.parametrize("figure", list(designs.SUBNETS))
 def test_what_is_inside_a_switch_is_readable(figure):
     contents = designs.switch_contents(figure)
-    drawn = switch_tables(**contents, title=figure)
+    drawn = switch_tables(**contents, title=figure, note="Ours: MAC addresses.")
     assert not legible.overlaps(drawn)
     shown = "\n".join(texts(drawn))
     assert all(mac in shown for mac in contents["macs"]["mac"]) and all(net in shown for net in designs.SUBNETS[figure])

@@ -48,5 +48,5 @@ def test_grok_has_the_parameters_of_its_shapes():
 
 
 def test_what_is_short_or_shared_is_shown_in_red():
-    assert servers.server_alerts(servers.shared_nic_server()) == [("NIC 1", "network")]
-    assert servers.server_alerts(servers.nic_per_gpu_server()) == ["PCIe switch 1"]
+    assert list(servers.server_alerts(servers.shared_nic_server())) == [("NIC 1", "network")]
+    assert list(servers.server_alerts(servers.nic_per_gpu_server())) == ["PCIe switch 1"]

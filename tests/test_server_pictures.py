@@ -49,34 +49,55 @@ def test_a_server_is_drawn_with_all_its_parts_and_no_text_collides(name):
 
 
 def test_the_documents_server_shows_its_links_and_what_gpus_get():
-    figure = servers.server_diagram(
-        SHARED.graph(), "Fig.", document.server_notes(SHARED), [], document.server_lines(SHARED)
-    )
+    alerts, lines = document.server_alerts(SHARED), document.server_lines(SHARED)
+    figure = servers.server_diagram(SHARED.graph(), "Fig.", document.server_notes(SHARED), alerts, lines)
     words = "\n".join(texts(figure))
-    assert words.count("4 links, 100 GB/s") == 4 and "5 + 4 + 4 + 5 links" in words and "3.125 GB/s each" in words
+    assert words.count("4 links, 100 GB/s") == 4 and "5 + 4 + 4 + 5 = 18 links" in words and "3.125 GB/s each" in words
+    assert "the bottleneck: 8 GPUs share it" in words and "800 GB/s both ways" in words
+
+
+def test_too_few_lanes_are_said_in_the_red_part():
+    server = document.nic_per_gpu_server()
+    alerts, lines = document.server_alerts(server), document.server_lines(server)
+    figure = servers.server_diagram(server.graph(), "Fig.", document.server_notes(server), alerts, lines)
+    assert "144 lanes are too few, 8 GPUs and 8 NICs need 256: 2 switches (document: 1 switch)" in "\n".join(
+        texts(figure)
+    )
 
 
 def test_what_the_document_has_is_shown_with_the_verdict():
     said = document.documents_bandwidths(SHARED)
-    assert said == {"hb": (450e9, "reproduced"), "pcie": (32e9, "differs"), "nic": (25e9, "reproduced")}
-    figure = servers.server_diagram(SHARED.graph(), "Fig.", {}, [], [], said)
+    assert {kind: verdict for kind, (_, verdict) in said.items()} == {
+        "hb": "reproduced",
+        "pcie": "differs",
+        "nic": "reproduced",
+        "across": "differs",
+    }
+    figure = servers.server_diagram(SHARED.graph(), "Fig.", document.server_notes(SHARED), {}, [], said)
     assert legible.overlaps(figure) == []
     red = [text.get_text() for text in figure.axes[0].texts if text.get_color() == VERDICTS["differs"]]
-    assert red == ["document: 32 GB/s; ours differs"]
+    assert [text.replace("\n", " ") for text in red] == [
+        "document: 900 GB/s in total; ours differs",
+        "document: 64 GB/s both ways, 32 one way; ours differs",
+    ]
     table = document.document_models()
-    models = document.documents_models(table)
-    figure = servers.model_memory_diagram(table, 81559 * MiB, 8, "models", models)
+    figure = servers.model_memory_diagram(
+        table, 81559 * MiB, 8, "models", document.gpu_memory_lines("H100", table), document.documents_models(table)
+    )
     red = [text.get_text() for text in figure.axes[0].texts if text.get_color() == VERDICTS["differs"]]
     assert legible.overlaps(figure) == [] and red == []  # ten GPUs of 80 GiB hold 810 GB
+    words = "\n".join(texts(figure))
+    assert "405B takes 11 GPUs" in words and "8 GPUs of 80 GB has 640 GB" in words
 
 
 def test_the_documents_rows_come_first_and_ours_stand_beside_them():
     every = model_memory_table(document.MODEL_PARAMETERS, ["fp8", "bf16"], "H100", 8)
     said = document.documents_models(document.document_models())
-    shown = document.models_to_show(every, said)
+    shown = document.models_to_show(every, said, "H100")
     assert len(shown) == len(every) and len(shown.columns) == 8
-    assert list(shown["document"][:3]) == [text for text, _ in said.values()] and set(shown["document"][3:]) == {"–"}
-    assert "document" not in document.models_to_show(every, {})
+    assert list(shown["document"][:3]) == [said[name][0] for name in document.MODEL_PARAMETERS]
+    assert set(shown["document"][3:]) == {"–"} and "GPUs of 85.5 GB (sold as 80 GB)" in shown
+    assert "document" not in document.models_to_show(every, {}, "H100")
 
 
 def test_models_fill_gpus_one_after_the_other():
@@ -90,7 +111,11 @@ def test_models_fill_gpus_one_after_the_other():
 def test_ultra_ethernet_shows_each_term():
     system = document.two_node_system()
     graph = system.graph()
-    figure = servers.ultra_ethernet_diagram(graph, fabric_planes(graph), system.delivery_contexts(), "terms")
+    contexts, delays = system.delivery_contexts(), document.documents_delays()
+    figure = servers.ultra_ethernet_diagram(graph, fabric_planes(graph), contexts, "terms", delays)
     assert legible.overlaps(figure) == []
     words = "\n".join(texts(figure))
-    assert all(term in words for term in ("FEP 111", "FA 222", "PDC 4", "CCC 1", "PASID 2", "PID 1", "E1", "Leaf 102"))
+    assert all(
+        term in words for term in ("FEP 111", "FA 222", "PDC 4", "CCC 1", "PASID 2", "PID 1", "E1", "Leaf 102", "FI 4")
+    )
+    assert "less than 10 µs" in words and words.count("less than 1 µs") == 2 and "fabric: 4 FIs" in words

@@ -8,18 +8,18 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog.units import number
-from suite.plotting import colours_of, legend_below, panel_title
+from suite.plotting import colours_of, legend_below, line_style, panel_title
 
 
 def designs_by_size(
     data: pd.DataFrame, measures: Mapping[str, str], marked: str, note: str, title: str = ""
 ) -> plt.Figure:
-    """A panel for each measure: groups of bars by GPUs, a bar for each design, its value above it.
+    """A panel for each measure: groups of dots by GPUs, a dot for each design, its value above it.
 
     Parameters
     ----------
     data
-        Columns asked (GPUs), design and those of the measures; a design that a size lacks has no bar there.
+        Columns asked (GPUs), design and those of the measures; a design that a size lacks has no dot there.
     measures
         Column to title. An axis is logarithmic where its values differ by more than 30 times.
     marked, note
@@ -46,24 +46,24 @@ def designs_by_size(
         floor = 0.3 * 10 ** np.floor(np.log10(some[some > 0].min()) + 1e-9) if log else 0.0
         for i, design in enumerate(designs):
             x, height = at + (i - (len(designs) - 1) / 2) * width, values[design].to_numpy(float)
-            ax.bar(
-                x, np.maximum(height, floor), width, color=colours[design], label=design, hatch=("", "//", "..")[i % 3]
-            )
+            shown = np.where(height > 0, height, np.nan if log else height)  # no dot for a zero on a log axis
+            ax.plot(x, shown, **line_style(i, "none", color=colours[design], markersize=8, label=design))
             for place, value, star in zip(x, height, stars[design], strict=True):
                 if np.isnan(value):
                     continue
                 over = max(value, floor)
                 text = number(value, 4 if value >= 1000 else 3) + "*" * bool(star)
-                ax.annotate(text, (place, over), (0, 2), textcoords="offset points", ha="center", fontsize=8)
+                ax.annotate(text, (place, over), (0, 6), textcoords="offset points", ha="center", fontsize=8)
         top = some.max() or 1.0
         if log:
             ax.set_yscale("log")
-            ax.set_ylim(floor, top * (top / floor) ** 0.15)
+            ax.set_ylim(floor, top * (top / floor) ** 0.2)
             ax.minorticks_off()
         else:
-            ax.set_ylim(0, 1.15 * top)
+            ax.set_ylim(0, 1.2 * top)
         ax.yaxis.set_major_formatter(lambda value, _: number(value))
         ax.set_xticks(at, [f"{size:,} GPUs" for size in sizes])
+        ax.set_xlim(-0.5, len(sizes) - 0.5)
         ax.grid(axis="x", visible=False)
         ax.tick_params(labelsize=9)
         panel_title(ax, f"({letter}) {name}" if len(measures) > 1 else name, left=True)

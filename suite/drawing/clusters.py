@@ -280,27 +280,39 @@ def _rows_of_switches(graph: "nx.Graph", nics: set[str]) -> dict[str, list[str]]
     return rows
 
 
-def profiles_figure(graph: "nx.Graph", table: pd.DataFrame, title: str) -> plt.Figure:
+def profiles_figure(graph: "nx.Graph", table: pd.DataFrame, title: str, note: str = "") -> plt.Figure:
     """A fabric's domains on the left, each with its profiles' fields and values beside it, the global profile over all.
 
-    graph: of a fabric of three tiers: switches with tier, pod and segment, GPUs with domain.
-    table: of its profiles: layer, profile, name and value of a field, document (the values named there).
+    Parameters
+    ----------
+    graph
+        Of a fabric of three tiers: switches with tier, pod and segment, GPUs with domain.
+    table
+        Of its profiles: layer, profile, name and value of a field, document (the values named there).
+    title, note
+        Over the picture, and a line below it.
+
+    Returns
+    -------
+    The figure.
     """
+    low = _EDGE + 0.16 * bool(note)
     wide, gap = 4.7, 0.1
     left = 10.0 - wide - _EDGE
     overall = table[table["layer"] == "Global"]
     others = dict(list(table[table["layer"] != "Global"].groupby("profile", sort=False)))
     body = sum(0.36 + _FIELD * len(rows) for rows in others.values()) + gap * (len(others) - 1)
     top = 0.76 + 0.14 * max(len(_options(row)) for row in overall.itertuples())
-    page = Diagram(10.0, body + top + 3 * _EDGE, title)
-    _global_profile(page, Box(_EDGE, body + 2 * _EDGE, 10.0 - 2 * _EDGE, top), overall)
-    y, bands = _EDGE, dict[str, tuple[float, float]]()
+    page = Diagram(10.0, low + body + top + 2 * _EDGE, title)
+    page.text(_EDGE, 0.13, note, ha="left")
+    _global_profile(page, Box(_EDGE, low + body + _EDGE, 10.0 - 2 * _EDGE, top), overall)
+    y, bands = low, dict[str, tuple[float, float]]()
     for name, rows in others.items():
         box, layer = Box(left, y, wide, 0.36 + _FIELD * len(rows)), str(rows["layer"].iloc[0])
         _profile_list(page, box, f"{layer}: {name}", _LAYER_KINDS[layer], rows)
         bands[layer] = (bands.get(layer, (y, y))[0], box.top)
         y = box.top + gap
-    _Domains(page, graph, Box(_EDGE, _EDGE, left - 2 * _EDGE, body), bands)
+    _Domains(page, graph, Box(_EDGE, low, left - 2 * _EDGE, body), bands)
     return page.figure
 
 

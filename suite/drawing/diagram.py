@@ -21,9 +21,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 
 from suite.colours import ALERT as ALERT
-from suite.colours import PARTS
+from suite.colours import PARTS, VERDICTS
 from suite.drawing.symbols import draw_marks, text_outline
-from suite.plotting import ink_on
+from suite.plotting import VERDICT_WORDS, ink_on
 
 LEAST_FONT = 6.0  # points
 INK, EDGE, FAINT = "#222222", "#4D4D4D", "#9A9A9A"
@@ -259,6 +259,26 @@ class Diagram:
         self.ax.text(
             x, y, text, **{"fontsize": font, "ha": "center", "va": "center", "color": INK, "zorder": 6, **style}
         )
+
+    def document_text(self, left: float, y: float, said: str, verdict: str, **style: Any) -> None:
+        """What the document has, in the verdict's colour, and the verdict unless it is reproduced.
+
+        Parameters
+        ----------
+        left, y
+            Where the text begins, and its middle [inches].
+        said, verdict
+            The document's numbers in words, and our verdict on them.
+        **style
+            Of matplotlib's text.
+
+        Returns
+        -------
+        Nothing.
+        """
+        words = "" if verdict == "reproduced" else f"; {VERDICT_WORDS[verdict]}"
+        look: dict[str, Any] = {"ha": "left", "color": VERDICTS[verdict], "style": "italic", "linespacing": 1.25}
+        self.text(left, y, f"document: {said}{words}", **look | style)
 
     def link(
         self,

@@ -12,7 +12,8 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from railcore.catalog.units import show
-from suite.drawing.diagram import EDGE, INK, KINDS, Box, Diagram
+from suite.colours import PARTS
+from suite.drawing.diagram import EDGE, FAINT, INK, KINDS, Box, Diagram
 from suite.drawing.symbols import rail_colour
 from suite.plotting import ink_on
 
@@ -21,16 +22,23 @@ if TYPE_CHECKING:
 
 _PAGE, _MARGIN = 10.0, 0.12  # inches
 _NAME, _CELL, _LINKS, _LEFT = 0.26, 0.3, 0.75, 0.7  # _LEFT: room for the names of rows
+_HOST_NAME = 0.22  # width of a host's name, upright
 _PEER = 0.33  # width of a peer link's interface
 _THIN = 0.9  # of a line to a NIC port [points]
 _MOST_PORTS = 1000  # NIC ports in a picture of all rail switches
-_NOTE = 0.46  # height of the lines of text below a pod [inches]
+_TIER = 0.24  # width of the names of tiers, upright
+_LINE = 0.19  # height of a line of text below a picture [inches]
 _ARROWS = {"up": "↑", "down": "↓"}
 _SEGMENT, _RISE, _SWITCH = 2.2, 0.8, 0.78  # heights of a segment, of the links between two tiers, and of a switch
 
 
 def nic_wiring(
-    ports: pd.DataFrame, trunks: pd.DataFrame, switches: Mapping[str, str], title: str, by: str = "interface"
+    ports: pd.DataFrame,
+    trunks: pd.DataFrame,
+    switches: Mapping[str, str],
+    title: str,
+    notes: Sequence[tuple[str, str]] = (),
+    by: str = "interface",
 ) -> plt.Figure:
     """Every NIC port and where it goes: hosts in the middle, the first switch above them, the second below.
 
@@ -45,6 +53,8 @@ def nic_wiring(
         Text for each switch, by its name in the map.
     title
         Over the picture.
+    notes
+        Lines below it: what the document has, with our verdict, or ours, with "".
     by
         "interface" draws every interface with its number, in the order of the hosts; "rail" one box for each rail.
 
@@ -54,9 +64,10 @@ def nic_wiring(
     """
     names = list(dict.fromkeys(ports["switch"]))
     several, links = len(names) > 1, _LINKS if by == "interface" else 1.35
-    host_high = _NAME + 0.3 + _CELL * len(names) + 0.12
+    host_high = 0.3 + (_CELL - 0.04) * len(names) + 0.2
     side = _NAME + _CELL + 0.14 + links  # of a switch and its links
-    legend = 0.3
+    notes_high = _LINE * len(notes)
+    legend = 0.3 + notes_high
     peers = _peer_interfaces(trunks, names)
     shift = (_PEER * len(peers) + 0.2) * bool(peers)  # room for peer links and their name, left of all else
     page = Diagram(_PAGE, legend + host_high + side * len(names) + 0.1, title)
@@ -79,8 +90,19 @@ def nic_wiring(
         peer_rows.append(cells)
     if peers:
         _peer_links(page, peers, *peer_rows)
-    _rail_legend(page, ports)
+    _rail_legend(page, ports, notes_high)
+    _notes(page, notes)
     return page.figure
+
+
+def _notes(page: Diagram, notes: Sequence[tuple[str, str]]) -> None:
+    """Lines at the foot of the page, the document's in the colour of the verdict."""
+    for i, (text, verdict) in enumerate(reversed(notes)):
+        y = 0.13 + _LINE * i
+        if verdict:
+            page.document_text(_MARGIN, y, text, verdict)
+        else:
+            page.text(_MARGIN, y, text, ha="left")
 
 
 def _peer_interfaces(trunks: pd.DataFrame, names: list[str]) -> list[tuple[int, int]]:
@@ -99,17 +121,17 @@ def _peer_links(page: Diagram, peers: Sequence[tuple[int, int]], above: float, b
         x += _PEER
     _draw_cells(page, cells)
     page.links(ends, INK, 1.4)
-    page.text(x + 0.02, (above + below + _CELL) / 2, "Peer links", rotation=90)
+    page.text(x + 0.02, (above + below + _CELL) / 2, "Peer links of MLAG", rotation=90)
 
 
 def _columns(ports: pd.DataFrame, left: float) -> dict[tuple[int, int], float]:
     """Middle of each NIC's column on the page, by server and GPU."""
     nics = list(dict.fromkeys(zip(ports["server"], ports["gpu"], strict=True)))
-    hosts, gap = len({server for server, _ in nics}), 0.14
-    wide = (_PAGE - 2 * _MARGIN - left - (hosts - 1) * gap - hosts * 0.12) / len(nics)
+    hosts, gap = len({server for server, _ in nics}), 0.12
+    wide = (_PAGE - 2 * _MARGIN - left - (hosts - 1) * gap - hosts * (_HOST_NAME + 0.06)) / len(nics)
     places, x = {}, _MARGIN + left
     for i, nic in enumerate(nics):
-        x += 0.06 if i == 0 else 0.12 + gap if nic[0] != nics[i - 1][0] else 0
+        x += _HOST_NAME if i == 0 else 0.06 + _HOST_NAME + gap if nic[0] != nics[i - 1][0] else 0
         places[nic] = x + wide / 2
         x += wide
     return places
@@ -121,21 +143,27 @@ def _hosts(
     """Draw servers with their GPUs; the box of every NIC port, by switch, server and GPU."""
     places, several = _columns(ports, _LEFT + shift), len(names) > 1
     xs = list(places.values())
-    wide = min((b - a for a, b in pairwise(xs)), default=1.0) - 0.03
-    gpu_low = low + 0.06 + _CELL * several + _NAME
+    wide = min((b - a for a, b in pairwise(xs)), default=1.0) - 0.07
+    gpu_low = low + 0.1 + (_CELL - 0.04) * several
     rows = {"GPU": gpu_low + 0.15, "NIC port 1" if several else "NIC": gpu_low + 0.3 + (_CELL - 0.04) / 2}
-    rows |= {"NIC port 2": low + 0.06 + (_CELL - 0.04) / 2} if several else {}
+    rows |= {"NIC port 2": low + 0.1 + (_CELL - 0.04) / 2} if several else {}
     for text, y in rows.items():
         page.text(_MARGIN + shift, y, text, font=8, ha="left")
     hosts, cells = {}, []
     for server, part in ports.groupby("server", sort=False):
         mine = [places[nic] for nic in places if nic[0] == server]
-        frame = page.enclosure(mine[0] - wide / 2 - 0.06, low, mine[-1] - mine[0] + wide + 0.12, high)
-        page.text(frame.middle[0], gpu_low - _NAME / 2, f"Host {server}", font=8)
+        left = mine[0] - wide / 2 - _HOST_NAME
+        frame = page.enclosure(left, low, mine[-1] + wide / 2 + 0.06 - left, high)
+        page.text(left + _HOST_NAME / 2, frame.middle[1], f"Host {server}", font=8, rotation=90)
+        page.boxes(
+            [Box(x - wide / 2 - 0.02, low + 0.06, wide + 0.04, high - 0.12) for x in mine],
+            [PARTS["nic"]] * len(mine),
+            [EDGE] * len(mine),
+        )
         for gpu, x in ((gpu, x) for (at, gpu), x in places.items() if at == server):
             cells.append((Box(x - wide / 2, gpu_low, wide, 0.3), KINDS["gpu"], f"{gpu}"))
         for gpu, switch, rail in zip(part["gpu"], part["switch"], part["rail"], strict=True):
-            place = places[server, gpu] - wide / 2, gpu_low + 0.3 if switch == names[0] else low + 0.06
+            place = places[server, gpu] - wide / 2, gpu_low + 0.3 if switch == names[0] else low + 0.1
             hosts[switch, server, gpu] = box = Box(*place, wide, _CELL - 0.04)
             cells.append((box, rail_colour(rail), ""))
     _draw_cells(page, cells)
@@ -167,7 +195,8 @@ def _rails(page: Diagram, ports: pd.DataFrame, nics: Mapping, row: Box, side: st
     ends, colours = [], []
     for cell, rail in zip(row.cells(len(rails), gap=0.05), rails, strict=True):
         mine, colour = ports[ports["rail"] == rail], rail_colour(rail)
-        box = page.box(cell.left, row.bottom, cell.width, _CELL, f"Rail {rail}: {len(mine)} ports", face=colour, font=8)
+        text = f"Rail {rail}:\n{', '.join(map(str, sorted(mine['interface'])))}"
+        box = page.box(cell.left, row.bottom, cell.width, _CELL, text, face=colour, font=8)
         for i, port in enumerate(mine.itertuples()):
             nic = nics[port.switch, port.server, port.gpu]
             ends.append((nic.edge("top" if side == "bottom" else "bottom"), box.edge(side, (i + 0.5) / len(mine))))
@@ -175,15 +204,16 @@ def _rails(page: Diagram, ports: pd.DataFrame, nics: Mapping, row: Box, side: st
     page.links(ends, colours, _THIN)
 
 
-def _rail_legend(page: Diagram, ports: pd.DataFrame) -> None:
-    """Colours of the rails, with their VLANs."""
+def _rail_legend(page: Diagram, ports: pd.DataFrame, low: float) -> None:
+    """Colours of the rails, with their VLANs, and what a frame is; low: where the line begins [inches]."""
     vlans = ports.groupby("rail")["vlan"].unique()
     names = [f"{rail} ({', '.join(map(str, sorted(names)))})" for rail, names in vlans.items()]
-    page.text(_MARGIN, 0.13, "Rail (its VLAN):", ha="left")
-    page.legend(zip(names, map(rail_colour, vlans.index), strict=True), _MARGIN + 1.1, 0.04)
+    page.text(_MARGIN, low + 0.13, "Rail (its VLAN):", ha="left")
+    entries = [*zip(names, map(rail_colour, vlans.index), strict=True), ("a GPU with its NIC", PARTS["nic"])]
+    page.legend(entries, _MARGIN + 1.1, low + 0.04)
 
 
-def front_panel(panel: pd.DataFrame, rows: int, title: str, note: str) -> plt.Figure:
+def front_panel(panel: pd.DataFrame, rows: int, title: str, notes: Sequence[str], peers: Sequence[int]) -> plt.Figure:
     """Interfaces of a switch as on its front, coloured by rail; numbers run down the columns.
 
     Parameters
@@ -192,14 +222,16 @@ def front_panel(panel: pd.DataFrame, rows: int, title: str, note: str) -> plt.Fi
         Columns interface and rail, 0 for one without a rail.
     rows
         Interfaces above each other.
-    title, note
-        Over and below the picture.
+    title, notes
+        Over the picture, and lines below it.
+    peers
+        Interfaces without a rail that take peer links.
 
     Returns
     -------
     The figure.
     """
-    note_high = 0.3
+    note_high = _LINE * len(notes) + 0.06
     page = Diagram(_PAGE, 0.62 + 0.46 * rows + note_high, title)
     frame = page.enclosure(_MARGIN, 0.36 + note_high, _PAGE - 2 * _MARGIN, 0.46 * rows + 0.16, facecolor="#E9E9E9")
     columns = len(panel) // rows
@@ -207,31 +239,37 @@ def front_panel(panel: pd.DataFrame, rows: int, title: str, note: str) -> plt.Fi
     drawn = []
     for interface, rail in zip(panel["interface"], panel["rail"], strict=True):
         column, line = divmod(interface - 1, rows)
-        face = rail_colour(rail) if rail else KINDS["plain"]
+        face = rail_colour(rail) if rail else FAINT if interface in peers else KINDS["plain"]
         drawn.append((cells[line * columns + column], face, f"{interface}"))
     _draw_cells(page, drawn, 9.0)
     entries = [(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(panel["rail"]) - {0})]
+    entries += [("peer link of MLAG", FAINT)] * bool(peers)
     page.legend([*entries, ("free", KINDS["plain"])], _MARGIN, 0.04 + note_high)
-    page.text(_MARGIN, 0.17, note, ha="left", font=8)
+    _notes(page, [(note, "") for note in notes])
     return page.figure
 
 
-def pod_figure(graph: "nx.Graph", title: str) -> plt.Figure:
+def pod_figure(graph: "nx.Graph", title: str, notes: Sequence[tuple[str, str]] = ()) -> plt.Figure:
     """A pod or several: hosts, rail switches by segment, spines by pod, super-spines, with what each switch carries.
 
-    graph: of a SegmentFabric with spines, its hosts as HB domains.
+    Hosts and switches of a kind are numbered through. graph: of a SegmentFabric with spines, its hosts as HB domains.
+    notes: lines below the picture, what the document has with our verdict, or ours, with "".
     """
     supers, pods = _tier(graph, 3), sorted({graph.nodes[name]["pod"] for name in _tier(graph, 1)})
     pod_high = _SEGMENT + 0.24 + _RISE + _SWITCH + 0.12
-    page = Diagram(_PAGE, _NOTE + pod_high + (_RISE - 0.05 + _SWITCH if supers else 0.08), title)
-    wide, boxes = (_PAGE - 2 * _MARGIN - (len(pods) - 1) * 0.1) / len(pods), dict[str, Box]()
+    notes = [*notes, *((line, "") for line in _links_text(graph))]
+    low = _LINE * len(notes) + 0.08
+    page = Diagram(_PAGE, low + pod_high + (_RISE - 0.05 + _SWITCH if supers else 0.08), title)
+    wide, boxes = (_PAGE - _TIER - _MARGIN - (len(pods) - 1) * 0.1) / len(pods), dict[str, Box]()
     for i, pod in enumerate(pods):
-        frame = page.enclosure(_MARGIN + i * (wide + 0.1), _NOTE, wide, pod_high, facecolor="#FFFFFF")
+        frame = page.enclosure(_TIER + i * (wide + 0.1), low, wide, pod_high, facecolor="#FFFFFF")
         _pod(page, graph, pod, frame, boxes)
     if supers:
-        row = Box(_PAGE * 0.1, _NOTE + pod_high + _RISE - 0.05, _PAGE * 0.8, _SWITCH)
+        row = Box(_PAGE * 0.1, low + pod_high + _RISE - 0.05, _PAGE * 0.8, _SWITCH)
         for cell, name in zip(row.cells(len(supers), gap=0.12), supers, strict=True):
             boxes[name] = _switch(page, graph, name, cell, f"Super-Spine {name.removeprefix('Super')}")
+    for tier in range(1, 4 if supers else 3):
+        page.text(_TIER / 2, boxes[_tier(graph, tier)[0]].middle[1], f"tier {tier}", rotation=90)
     trunks = []
     for a, b, at in graph.edges(data=True):
         if at["kind"] == "trunk":
@@ -240,13 +278,17 @@ def pod_figure(graph: "nx.Graph", title: str) -> plt.Figure:
             ends = boxes[lower].edge("top", _share(above, upper)), boxes[upper].edge("bottom", _share(below, lower))
             trunks.append(ends)
     page.links(trunks, EDGE, 0.6)
-    for i, line in enumerate(reversed(_links_text(graph))):
-        page.text(_MARGIN, 0.15 + 0.18 * i, line, ha="left")
+    _notes(page, notes)
     return page.figure
 
 
 def _tier(graph: "nx.Graph", tier: int) -> list[str]:
     return [name for name, at in graph.nodes(data=True) if at["kind"] == "switch" and at["tier"] == tier]
+
+
+def _number(graph: "nx.Graph", name: str) -> int:
+    """Number of a switch among all of its tier."""
+    return _tier(graph, graph.nodes[name]["tier"]).index(name) + 1
 
 
 def _neighbours(graph: "nx.Graph", name: str, tier: int, way: int) -> list[str]:
@@ -275,26 +317,28 @@ def _pod(page: Diagram, graph: "nx.Graph", pod: int, frame: Box, boxes: dict[str
         page.text(box.middle[0], box.bottom + 0.12, f"Segment {segment}: {len(_gpus(graph, mine))} GPUs")
         row = Box(box.left, box.top - _SWITCH - 0.14, wide, _SWITCH + 0.14)
         for cell, name in zip(row.cells(len(mine), gap=0.07), mine, strict=True):
-            boxes[name] = _switch(page, graph, name, cell, f"Rail switch {name.rpartition('Leaf')[2]}", rails=True)
+            boxes[name] = _switch(page, graph, name, cell, f"Rail switch {_number(graph, name)}", rails=True)
         _segment_hosts(page, graph, mine, Box(box.left, box.bottom + 0.2, wide, 0.5), boxes)
     spines = [name for name in _tier(graph, 2) if graph.nodes[name]["pod"] == pod]
     row = Box(frame.left + 0.03 * frame.width, frame.top - 0.08 - _SWITCH, 0.94 * frame.width, _SWITCH)
     for cell, name in zip(row.cells(len(spines), gap=0.08), spines, strict=True):
-        boxes[name] = _switch(page, graph, name, cell, f"Spine {name.rpartition('Spine')[2]}")
+        boxes[name] = _switch(page, graph, name, cell, f"Spine {_number(graph, name)}")
 
 
 def _segment_hosts(page: Diagram, graph: "nx.Graph", leaves: list[str], row: Box, boxes: Mapping[str, Box]) -> None:
-    """Hosts of a segment, numbered as in its port map, a line from each to each of its rail switches."""
+    """Hosts of a segment, a line from each to each of its rail switches."""
     domains, lines = dict[int, list[str]](), []
     for name in _gpus(graph, leaves):
         domains.setdefault(graph.nodes[name]["domain"], []).append(name)
-    hosts = [members for _, members in sorted(domains.items())]
-    for host, (cell, members) in enumerate(zip(row.cells(len(hosts), gap=0.05), hosts, strict=True), start=1):
+    for place, (cell, host) in enumerate(zip(row.cells(len(domains), gap=0.05), sorted(domains), strict=True)):
+        members = domains[host]
         box = page.box(cell.left, cell.bottom, cell.width, cell.height, f"Host {host}\n{len(members)} GPUs", kind="gpu")
         for i, leaf in enumerate(leaves):
             if any(graph.has_edge(gpu, leaf) for gpu in members):
                 start = box.edge("top", (i + 0.5) / len(leaves))
-                lines.append((start, boxes[leaf].edge("bottom")))  # all rails of the host: one bundle
+                lines.append(
+                    (start, boxes[leaf].edge("bottom", (place + 0.5) / len(domains)))
+                )  # all rails of the host: one bundle
     page.links(lines, EDGE, 0.7)
 
 
@@ -334,7 +378,9 @@ def _links_text(graph: "nx.Graph") -> list[str]:
             hosts.setdefault((graph.nodes[gpu]["domain"], leaf), []).append(at["bandwidth_Bps"])
     widths = {f"host to rail switch {len(speeds)} x {show(speeds[0], 'bps')}" for speeds in hosts.values()}
     parts = [*sorted(widths), *(text for _, text in sorted(trunks))]
-    signs = "↑ up, ↓ down, in one direction. Strip of colours: the rails of a switch."
+    signs = (
+        "↑ up, ↓ down, in one direction. Strip of colours: the rails of a switch; a host's line goes to all of them."
+    )
     return [f"Lines: {'; '.join(parts)}.", signs]
 
 

@@ -4,34 +4,37 @@ Graphs are those of `deploy.server` and `nwktimes2025.ultra_ethernet`: of nodes 
 node; of edges kind, links and bandwidth_Bps (one direction).
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from railcore.catalog.units import GB, counted, number, show
-from suite.colours import PARTS, VERDICTS
-from suite.drawing.diagram import ALERT, EDGE, FAINT, KINDS, Box, Diagram
+from suite.colours import LINKS, PARTS
+from suite.drawing.diagram import ALERT, EDGE, FAINT, INK, KINDS, Box, Diagram
 from suite.drawing.layers import nodes_of_kind
 from suite.drawing.symbols import rail_colour
-from suite.plotting import VERDICT_WORDS, ink_on
+from suite.plotting import ink_on
 
 if TYPE_CHECKING:
     import networkx as nx
     from matplotlib.figure import Figure
 
-_WIDTH, _MARGIN = 10.0, 1.62  # inches of the page, and of it left for what links carry
+_WIDTH, _MARGIN = 10.0, 1.75  # inches of the page, and of it left for what links carry
 _ROWS = {"network": (0.1, 0.3), "nic": (0.83, 0.52), "pcie": (1.85, 0.45), "gpu": (2.95, 0.45), "hb": (4.25, 0.45)}
 _FACES = {"network": "user", "nic": "nic", "pcie": "pcie", "gpu": "gpu", "hb": "hb"}
 _FILL = PARTS["memory"]  # memory in use
 _STEP = 0.27  # inches between the links of chip pairs
 _LINE = 0.18  # inches of a line of text
 _TERMS = (
-    "FI: Fabric Interface, a NIC that speaks Ultra Ethernet.  FEP: Fabric Endpoint.  FA: Fabric Address.  "
-    "PID: Process ID.",
-    "VAS: Virtual Address Space, named by its PASID.  PDC: Packet Delivery Context, one way.  "
-    "CCC: Congestion Control Context.",
+    "FI: Fabric Interface, a NIC that speaks Ultra Ethernet.  FEP: Fabric Endpoint, ends the transport protocol UET.  "
+    "FA: Fabric Address.",
+    "SES, PDS, TSS: UET's sublayers, Semantic, Packet Delivery and Transport Security.  PDC: Packet Delivery Context, "
+    "one way.",
+    "CCC: Congestion Control Context.  PID: Process ID.  VAS: Virtual Address Space, named by its PASID, Process "
+    "Address Space ID.",
 )
+_FABRIC: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "linewidth": 1.6, "zorder": 2}
 _GPU_WIDTH, _NIC_WIDTH = 1.2, 2.1  # of Ultra Ethernet's nodes [inches]
 
 
@@ -39,9 +42,9 @@ def server_diagram(
     graph: "nx.Graph",
     title: str,
     notes: Mapping[str, str],
-    alert: Collection[tuple[str, str] | str],
+    alert: Mapping[tuple[str, str] | str, str],
     lines: Sequence[str],
-    document: Mapping[str, tuple[float, str]] | None = None,
+    document: Mapping[str, tuple[str, str]] | None = None,
 ) -> "Figure":
     """A server: switch chips, GPUs, PCIe switches, NICs and the network, row by row, with links and bandwidths.
 
@@ -52,14 +55,14 @@ def server_diagram(
     title
         Of the page.
     notes
-        More lines in the boxes of parts, by name, such as a model.
+        More lines in the boxes of parts, by name, such as a model; "across": what chip pairs of two baseboards give.
     alert
-        Links and parts to show in red, such as those that limit a flow.
+        Links and parts to show in red, such as those that limit a flow, and why: text beside a link.
     lines
         Text below the drawing.
     document
-        What the document has for links of a GPU ("hb"), PCIe ("pcie") and NICs ("nic"): bandwidth in one direction
-        [bytes/s], and our verdict.
+        What the document has for links of a GPU ("hb"), PCIe ("pcie"), NICs ("nic") and chip pairs ("across"), in
+        words, and our verdict.
 
     Returns
     -------
@@ -87,6 +90,9 @@ def server_diagram(
         at |= place.boxes(names[kind], kind, _MARGIN, _WIDTH - _MARGIN - 0.1)
     place.draw()
     limits = {frozenset(pair) for pair in alert if not isinstance(pair, str)}
+    for (a, b), why in ((pair, why) for pair, why in alert.items() if not isinstance(pair, str)):
+        x, y = (sum(ends) / 2 for ends in zip(*_straight(graph, at, a, b), strict=True))
+        page.text(x + 0.1, y, why, ha="left", color=ALERT)
     drawn: list[tuple[list, str, float]] = []
     for a, b, edge in graph.edges(data=True):
         if a in at and b in at and (a, b) not in across:
@@ -99,7 +105,7 @@ def server_diagram(
         last = max(at[chip].middle[0] for chip in names["hb"] if graph.nodes[chip]["board"] == graph.nodes[a]["board"])
         clear = (last + at[b].middle[0]) / 2  # links of further pairs go up before, those of earlier ones end below
         _over(page, at[a], at[b], graph.edges[a, b], colour, (clear, top + 0.18 + _STEP * i))
-    _captions(page, graph, names, low, document or {})
+    _captions(page, graph, names, (low, notes.get("across", "")), document or {})
     for i, line in enumerate(lines):
         page.text(0.08, low - 0.06 - _LINE * i, line, ha="left")
     return page.figure
@@ -108,7 +114,7 @@ def server_diagram(
 class _Row:
     """Puts the parts of a kind on a page, side by side."""
 
-    def __init__(self, page: Diagram, low: float, notes: Mapping[str, str], red: Collection[str]):
+    def __init__(self, page: Diagram, low: float, notes: Mapping[str, str], red: set[str]):
         self.page, self.low, self.notes, self.red = page, low, notes, red
         self.parts: list[tuple[Box, str, str]] = []  # with their faces and texts
 
@@ -160,35 +166,40 @@ def _captions(
     page: Diagram,
     graph: "nx.Graph",
     names: Mapping[str, Sequence[str]],
-    low: float,
-    document: Mapping[str, tuple[float, str]],
+    place: tuple[float, str],
+    document: Mapping[str, tuple[str, str]],
 ) -> None:
-    """What the links of each layer carry, in the left margin, and below it what the document has."""
+    """What the links of each layer carry, in the left margin, and below it what the document has.
+
+    place: where the drawing begins [inches], and the text for chip pairs of two baseboards.
+    """
+    low, across = place
     of_gpu = [edge for *_, edge in graph.edges(names["gpu"][0], data=True)]
     hb = [edge for edge in of_gpu if edge["kind"] == "hb"]
     pcie = next(edge for edge in of_gpu if edge["kind"] == "pcie")
     nics = [edge for *_, edge in graph.edges(data=True) if edge["kind"] == "ethernet"]
     lane, links = f"PCIe x{pcie['links']}", " + ".join(str(edge["links"]) for edge in hb)
-    suffix = " each" if len(nics) > 1 else ""
+    links += f" = {sum(edge['links'] for edge in hb)}" * (len(hb) > 1)
+    nic = f"{counted(len(nics), 'NICs')}: {_speed(nics[0]['bandwidth_Bps'])}{' each' * (len(nics) > 1)}"
     layers = [
-        ("hb", 3.85, f"NVLink of a GPU:\n{links} links,\n{_speed(sum(edge['bandwidth_Bps'] for edge in hb))}"),
-        ("pcie", 2.62, f"{lane} of a GPU:\n{_speed(pcie['bandwidth_Bps'])}"),
-        ("", 1.57, f"{lane} of a NIC:\n{_speed(pcie['bandwidth_Bps'])}"),
-        ("nic", 0.67, f"{counted(len(nics), 'NICs')}: {_speed(nics[0]['bandwidth_Bps'])}{suffix}"),
+        ("across", 5.4, across),
+        ("hb", 3.87, f"NVLink of a GPU:\n{links} links,\n{_both_ways(sum(edge['bandwidth_Bps'] for edge in hb))}"),
+        ("pcie", 2.5, f"{lane} of a GPU:\n{_both_ways(pcie['bandwidth_Bps'])}"),
+        ("", 1.5, f"{lane} of a NIC:\n{_both_ways(pcie['bandwidth_Bps'])}"),
+        ("nic", 0.62, f"{nic},\none way"),
     ]
+    line = 0.14  # height of one [inches]
     for kind, y, text in layers:
-        high = 0.155 * len(text.split("\n"))
-        page.text(0.08, low + y, text, ha="left", linespacing=1.25)
-        if kind in document:
-            said, verdict = document[kind]
-            _document_text(page, 0.08, low + y - high / 2 - 0.07, _speed(said), verdict)
-    page.text(0.08, low + 0.25, "in one direction", ha="left", color=EDGE)
+        said = document.get(kind)
+        ours, theirs = len(text.split("\n")), len(said[0].split("\n")) if said else 0
+        top = low + y + line * (ours + theirs) / 2
+        page.text(0.08, top - line * ours / 2, text, ha="left", linespacing=1.25)
+        if said:
+            page.document_text(0.08, top - line * (ours + theirs / 2) - 0.03, *said)
 
 
-def _document_text(page: Diagram, left: float, y: float, said: str, verdict: str) -> None:
-    """What the document has, in the verdict's colour, and the verdict unless it is reproduced."""
-    words = "" if verdict == "reproduced" else f"; {VERDICT_WORDS[verdict]}"
-    page.text(left, y, f"document: {said}{words}", ha="left", color=VERDICTS[verdict], style="italic")
+def _both_ways(value_Bps: float) -> str:
+    return f"{_speed(value_Bps)} one way,\n{_speed(2 * value_Bps)} both ways"
 
 
 def _speed(value_Bps: float) -> str:
@@ -200,6 +211,7 @@ def model_memory_diagram(
     gpu_bytes: float,
     gpus_per_server: int,
     title: str,
+    lines: Sequence[str] = (),
     document: Mapping[str, tuple[str, str]] | None = None,
 ) -> "Figure":
     """Models in the memory of servers: each fills GPU after GPU.
@@ -212,18 +224,21 @@ def model_memory_diagram(
         Memory of a GPU, and GPUs of a server.
     title
         Of the page.
+    lines
+        Text below the drawing.
     document
-        What the document has for a model, in words, and our verdict.
+        What the document has for a model, and below all others for a server ("server"), in words, and our verdict.
 
     Returns
     -------
     The figure.
     """
-    most, height, margin = int(table["servers"].max()), 1.25, 2.3
-    page = Diagram(_WIDTH, height * len(table) + 0.1, title)
+    most, height, margin, document = int(table["servers"].max()), 1.25, 2.3, document or {}
+    low = _LINE * (len(lines) + ("server" in document)) + 0.04
+    page = Diagram(_WIDTH, height * len(table) + 0.1 + low, title)
     room = (_WIDTH - margin - 0.1) / most
     for i, row in enumerate(table.itertuples()):
-        bottom = height * (len(table) - 1 - i) + 0.1
+        bottom = height * (len(table) - 1 - i) + 0.1 + low
         needs = [f"{show(row.memory_bytes, 'B', 3)}: {counted(row.gpus, 'GPUs')}, {counted(row.servers, 'servers')}"]
         needs += [f"over {row.network}"] if row.network != "none" else ["no network"]
         needs = [part for text in needs for part in text.replace(" and ", "\nand ").split("\n")]
@@ -232,8 +247,8 @@ def model_memory_diagram(
         page.text(0.08, top, f"{row.model} model, {bits} bits", font=9, ha="left", weight="bold")
         for line, text in enumerate(needs, start=1):
             page.text(0.08, top - 0.06 - 0.16 * line, text, ha="left")
-        if document and row.model in document:
-            _document_text(page, 0.08, top - 0.1 - 0.16 * (len(needs) + 1), *document[row.model])
+        if row.model in document:
+            page.document_text(0.08, top - 0.1 - 0.16 * (len(needs) + 1), *document[row.model])
         left = row.memory_bytes
         for server in range(row.servers):
             box = page.enclosure(margin + server * room, bottom, room - 0.1, height - 0.12, f"server {server + 1}")
@@ -242,13 +257,23 @@ def model_memory_diagram(
                 left -= used
                 page.box(*cell.place, face="#FFFFFF")
                 if used > 0:
-                    page.box(cell.left, cell.bottom, cell.width, cell.height * used / gpu_bytes, face=_FILL)
-                    page.text(*cell.middle, f"{number(used / GB, 3)}\nGB")
+                    share = used / gpu_bytes
+                    page.box(cell.left, cell.bottom, cell.width, cell.height * share, face=_FILL)
+                    level = share / 2 if share > 0.5 else (1 + share) / 2  # clear of the line between full and free
+                    page.text(cell.middle[0], cell.bottom + level * cell.height, f"{number(used / GB, 3)}\nGB")
+    for i, text in enumerate(lines):
+        page.text(0.08, low - 0.02 - _LINE * i, text, ha="left")
+    if "server" in document:
+        page.document_text(0.08, 0.14, *document["server"])
     return page.figure
 
 
 def ultra_ethernet_diagram(
-    graph: "nx.Graph", planes: Sequence[Sequence[str]], contexts: pd.DataFrame, title: str
+    graph: "nx.Graph",
+    planes: Sequence[Sequence[str]],
+    contexts: pd.DataFrame,
+    title: str,
+    delays: Mapping[str, tuple[str, str, str]],
 ) -> "Figure":
     """Two nodes of an Ultra Ethernet system with the fabric between them, a row for each plane.
 
@@ -262,25 +287,35 @@ def ultra_ethernet_diagram(
         Packet delivery contexts: columns pdc, ccc, source, target.
     title
         Of the page.
+    delays
+        Of the networks scale-out and scale-up our delay and the document's bound, in words, and our verdict.
 
     Returns
     -------
     The figure.
     """
     nodes = nodes_of_kind(graph, "node")
-    row, gap, node_width = 1.5, 0.55, 0.45 + _GPU_WIDTH + _NIC_WIDTH
+    row, gap, node_width = 1.5, 0.75, 0.45 + _GPU_WIDTH + _NIC_WIDTH
     low = 0.16 + _LINE * len(_TERMS)
-    page = Diagram(_WIDTH, row * len(planes) + gap + 0.4 + low, title)
+    page = Diagram(_WIDTH, row * len(planes) + gap + 0.75 + low, title)
     for i, terms in enumerate(_TERMS):
         page.text(0.1, low - 0.14 - _LINE * i, terms, ha="left")
-    column = page.enclosure(4.0, low, 2.0, page.height - low - 0.1, "scale-out network", linestyle="--")
+    column = page.enclosure(4.0, low, 2.0, page.height - low - 0.1, "Scale-out network", linestyle="--")
     for node, left in zip(nodes, (0.1, _WIDTH - node_width - 0.1), strict=True):
         page.enclosure(left, low, node_width, page.height - low - 0.1, node)
+    interfaces = counted(len(nodes_of_kind(graph, "fi")), "FIs")
+    inner = 0.27 + _GPU_WIDTH
+    around = page.enclosure(inner, low + 0.04, _WIDTH - 2 * inner, page.height - low - 0.42, **_FABRIC)
+    page.text(around.left + 0.08, around.top - 0.11, f"fabric: {interfaces}, leaves, spines", ha="left", weight="bold")
+    ours, bound, verdict = delays["scale-out"]
+    page.text(5.0, around.top - 0.12, f"ours: {ours} one way")
+    page.document_text(5.0, around.top - 0.28, bound, verdict, ha="center")
     spines, leaves, above = nodes_of_kind(graph, "spine"), dict[str, Box](), -(-len(planes) // 2)
     for i, members in enumerate(planes):
         bottom = low + 0.1 + row * (len(planes) - 1 - i) + gap * (i < above)
         leaves |= _plane(page, graph, i + 1, members, contexts, (bottom, row - 0.12), i < above)
-    place = Box(column.left, low + row * (len(planes) - above) + 0.1, column.width, 0.42)
+    _scale_up(page, (low + 0.1 + row * above - 0.12, gap + 0.12), delays["scale-up"])
+    place = Box(column.left, low + row * (len(planes) - above) + 0.17, column.width, 0.42)
     for spine, cell in zip(spines, place.cells(max(len(spines), 1)), strict=False):
         page.box(*cell.place, spine, kind="switch")
         for leaf, box in leaves.items():
@@ -288,6 +323,17 @@ def ultra_ethernet_diagram(
                 sides = ("bottom", "top") if box.bottom > cell.top else ("top", "bottom")
                 page.link([(cell.middle[0], box.edge(sides[0])[1]), cell.edge(sides[1])], colour=FAINT)
     return page.figure
+
+
+def _scale_up(page: Diagram, place: tuple[float, float], delay: tuple[str, str, str]) -> None:
+    """Links between the GPUs of each node, with the delay; place: bottom and height of the room between their rows."""
+    (bottom, height), (ours, bound, verdict) = place, delay
+    for x in (0.2 + 0.1, _WIDTH - 0.2 - 0.1):
+        page.link([(x, bottom), (x, bottom + height)], colour=LINKS["scale-up"], linewidth=2.2)
+    for x, side in ((0.4, "left"), (_WIDTH - 0.4, "right")):
+        words = f"Scale-up network:\nNVLink and PCIe,\nours: {ours}"
+        page.text(x, bottom + height / 2 + 0.15, words, ha=side, linespacing=1.25)
+        page.document_text(x, bottom + height / 2 - 0.23, f"\n{bound}", verdict, ha=side)
 
 
 def _plane(
@@ -322,7 +368,8 @@ def _plane(
         nic = page.enclosure(x, bottom, _NIC_WIDTH, height, f"NIC, {short['fi']}", facecolor=PARTS["nic around"])
         sent = contexts[contexts["source"] == fep]
         lines = [f"{row.pdc} to {row.target},\nrate set by {row.ccc}" for row in sent.itertuples()]
-        text, inside = "\n".join([f"{fep}, {graph.nodes[fep]['address']}", *lines]), height - 0.36
+        words = [f"{fep}, {graph.nodes[fep]['address']}", "UET: SES, PDS, TSS", *lines]
+        text, inside = "\n".join(words), height - 0.36
         end = page.box(nic.left + (0.1 if left else 0.62), bottom + 0.1, 1.38, inside, text, kind="nic")
         y = end.middle[1]
         port = page.box(nic.right - 0.5 if left else nic.left + 0.08, y - 0.14, 0.42, 0.28, "port")

@@ -17,7 +17,9 @@ _STRETCH = 2.0  # most that lines of MAC tables move apart where the routes are 
 _ROUTES = 4.35  # width of the routes' side [inches]
 
 
-def switch_tables(vlans: pd.DataFrame, macs: pd.DataFrame, routes: pd.DataFrame, title: str) -> plt.Figure:
+def switch_tables(
+    vlans: pd.DataFrame, macs: pd.DataFrame, routes: pd.DataFrame, title: str, note: str = ""
+) -> plt.Figure:
     """A rail switch from its interfaces to what it tells the spines.
 
     Parameters
@@ -29,8 +31,8 @@ def switch_tables(vlans: pd.DataFrame, macs: pd.DataFrame, routes: pd.DataFrame,
     routes
         Columns table ("RIB", "Loc-RIB", "output policy" and "Adj-RIB-Out"), variant (such as "document"), prefix,
         via (beside it), text (lines below it), valid. A prefix that is not valid is red.
-    title
-        Of the picture.
+    title, note
+        Over the picture, and a line below it.
 
     Returns
     -------
@@ -48,14 +50,17 @@ def switch_tables(vlans: pd.DataFrame, macs: pd.DataFrame, routes: pd.DataFrame,
     stretch = min(max((routes_high - fixed) / text_high, 1.0), _STRETCH)
     inside = fixed - 0.28 + stretch * text_high
     high = max(inside + 0.28, routes_high)
-    page = Diagram(_PAGE, high + 0.15, title)
+    low = 0.08 + 0.2 * bool(note)
+    page = Diagram(_PAGE, high + low + 0.07, title)
+    page.text(_MARGIN, 0.13, note, ha="left")
     wide = _PAGE - _ROUTES - 2 * _MARGIN - 0.15
-    frame = page.enclosure(_MARGIN, 0.08 + high - inside - 0.28, wide, inside + 0.28, facecolor="#E9E9E9")
-    page.text(frame.middle[0], frame.top - 0.14, "Rail switch: VLANs, and the MAC address table of each", weight="bold")
+    frame = page.enclosure(_MARGIN, low + high - inside - 0.28, wide, inside + 0.28, facecolor="#E9E9E9")
+    head = "VLANs, and the MAC address table of each" if len(vlans) > 1 else "its VLAN and MAC address table"
+    page.text(frame.middle[0], frame.top - 0.14, f"Rail switch: {head}", weight="bold")
     cells = Box(frame.left, frame.bottom, wide, inside)
     for cell, row in zip(cells.cells(across, deep, 0.07), vlans.itertuples(), strict=False):
         _vlan(page, cell, row, tables[row.vlan], columns, stretch)
-    _route_tables(page, routes, Box(_PAGE - _MARGIN - _ROUTES, 0.08, _ROUTES, high))
+    _route_tables(page, routes, Box(_PAGE - _MARGIN - _ROUTES, low, _ROUTES, high))
     return page.figure
 
 

@@ -337,7 +337,7 @@ def build_fabric(profiles: FabricProfiles) -> SegmentFabric:
 def profile_table(profiles: FabricProfiles) -> pd.DataFrame:
     """Fields and values of the profiles as texts: columns layer, profile, field, name, value, document.
 
-    name: of the field in words. document: the values that the text names for a field, "" where it names none. A
+    name: of the field in words. document: the values that the text names for a field, "–" where it names none. A
     missing profile has no rows.
     """
     rows = []
@@ -347,7 +347,10 @@ def profile_table(profiles: FabricProfiles) -> pd.DataFrame:
             field_name = profile_field.name.removesuffix("_Bps").removesuffix("_bytes")
             value = _shown_value(profiles, part, profile_field.name, getattr(profile, profile_field.name))
             name, document = _SHOWN[part][field_name]
-            rows.append((layer, title, field_name, name, value, document))
+            rows.append((layer, title, field_name, name, value, document or "–"))
+            if (part, field_name) == ("super_spine", "links"):  # of the rail switches' speed, as all links above them
+                speed = _shown_value(profiles, part, "uplink_Bps", profiles.spine.uplink_Bps if profiles.spine else 0.0)
+                rows.append((layer, title, "uplink", "speed of a link", speed, "–"))
     return pd.DataFrame(rows, columns=["layer", "profile", "field", "name", "value", "document"])
 
 

@@ -203,9 +203,14 @@ def switch_titles(plan: AddressPlan) -> dict[str, str]:
     fabric = plan.fabric
     model, speed = fabric.rail_switch, number(fabric.port_Bps / Gbps)
     used = f"{fabric.interfaces_used[0][0]} of {model.ports} interfaces, {speed} Gbps each"
-    peers = plan.trunks.loc[plan.trunks["kind"] == "peer", "interface"].unique()  # the same on both switches of a pair
+    peers = peer_interfaces(plan)
     used += f"; peer links on {', '.join(map(str, peers))}" if len(peers) else ""
     return {leaf_name(1, 1, n): f"Rail switch {n} ({model.name}): {used}" for n in _leaf_numbers(fabric)}
+
+
+def peer_interfaces(plan: AddressPlan) -> list[int]:
+    """Interfaces that peer links take, the same on both switches of a pair."""
+    return plan.trunks.loc[plan.trunks["kind"] == "peer", "interface"].unique().tolist()
 
 
 def _leaf_numbers(fabric: SegmentFabric) -> range:
@@ -314,8 +319,8 @@ def _routes(figure: str, bgp: BgpDesign, switch: str) -> pd.DataFrame:
     ]
     rows += [("BGP Loc-RIB: imported", "", subnet, "", "", True) for subnet in subnets["subnet"]]
     peers = bgp.neighbours.loc[bgp.neighbours["switch"] == switch, ["neighbour", "address"]]
-    hops = [f"to {spine.partition('.')[2]} {address}" for spine, address in peers.itertuples(index=False)]
-    told = "\n".join([f"AS path {bgp.asns[switch]}, NEXT_HOP", *hops])
+    hops = [f"Spine {spine.rpartition('Spine')[2]}: {address}" for spine, address in peers.itertuples(index=False)]
+    told = "\n".join([f"AS path: {bgp.asns[switch]}", "NEXT_HOP, by spine:", *hops])
 
     def announce(variant: str, prefix: object, reason: str, said: str, valid: bool = True) -> None:
         flag = "" if valid else "NOT VALID"

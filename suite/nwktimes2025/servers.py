@@ -7,10 +7,18 @@ import pandas as pd
 from railcore import catalog
 from railcore.catalog.units import GB, Gbps, counted, number, show
 from railcore.deploy import cabling
-from railcore.deploy.server import NETWORK, Server, flow_bandwidths, part_bandwidth, pcie_lane_use
+from railcore.deploy.server import (
+    NETWORK,
+    Server,
+    flow_bandwidths,
+    part_bandwidth,
+    pcie_bandwidth,
+    pcie_lane_use,
+    pcie_switches_needed,
+)
 from railcore.transport.delay import DelayPath, hall_cables
 from suite.ledger import claims
-from suite.nwktimes2025.model_memory import model_memory_table
+from suite.nwktimes2025.model_memory import gpu_memory, model_memory_table
 from suite.nwktimes2025.ultra_ethernet import FabricEndpoint, UltraEthernetSystem, longest_way
 
 PLATFORM, GPU, NIC, PCIE_SWITCH = "DGX H100", "H100", "ConnectX-7", "PEX89144"
@@ -64,28 +72,38 @@ def nic_per_gpu_server() -> Server:
 
 
 def server_notes(server: Server) -> dict[str, str]:
-    """Models and counts in a drawing of one of the document's servers, by the part's name."""
+    """Models, counts and findings in a drawing of one of the document's servers, by the part's name; "across" too."""
     parts = f"{counted(server.gpus, 'GPUs')} and {counted(server.nics, 'NICs')}"
-    lanes = pcie_lane_use(server).itertuples()
-    name = f"{PCIE_SWITCH}, PCIe Gen{server.pcie_generation}"
-    notes = {row.pcie_switch: f"{name}: {row.lanes} lanes, {row.needed} needed by {parts}" for row in lanes}
+    name, notes = f"{PCIE_SWITCH}, PCIe Gen{server.pcie_generation}", dict[str, str]()
+    for row in pcie_lane_use(server).itertuples():
+        notes[row.pcie_switch] = f"{name}: {row.lanes} lanes, {row.needed} needed by {parts}"
+        if row.needed > row.lanes:
+            said = counted(claims.paper_value("nwktimes2025.fig13_2.pcie_switches"), "switches")
+            needed = counted(pcie_switches_needed(server), "switches")
+            text = f"{row.lanes} lanes are too few, {parts} need {row.needed}: {needed} (document: {said})"
+            notes[row.pcie_switch] = f"{name}: {text}"
+    graph, pairs = server.graph(), BASEBOARD_PAIRS
+    far = part_bandwidth(graph, *pairs[0], ("hb",)).value_Bps
+    together = flow_bandwidths(graph, pairs, ("hb",))["bandwidth_Bps"].min()
+    notes["across"] = (
+        f"GPU to GPU of the other\nbaseboard, one pair:\n{_speed(far)} one way,\n{_speed(2 * far)} both ways;\n"
+        f"all {len(pairs)} pairs at once:\n{_speed(together)} each one way"
+    )
     return notes | {f"NIC {i}": f"{NIC}\n{show(server.nic_Bps, 'bps')}" for i in range(1, server.nics + 1)}
 
 
 def server_lines(server: Server) -> list[str]:
     """What GPUs of one of the document's servers get, in words, for a drawing of it; one direction."""
-    graph, pairs = server.graph(), BASEBOARD_PAIRS
-    near, far = (part_bandwidth(graph, *ends, ("hb",)).value_Bps for ends in (("GPU 0", "GPU 1"), pairs[0]))
-    together = flow_bandwidths(graph, pairs, ("hb",))["bandwidth_Bps"].min()
     out = f"To the network, all {server.gpus} GPUs at once: {_speed(network_share(server))} each"
     if server.nics == 1:
         both = network_share(replace(server, nics=OPENING_NICS))
         out += f"; with the {OPENING_NICS} NICs of the chapter's opening {_speed(both)}"
-    said = _speed(claims.paper_value("nwktimes2025.fig13_1.cross_baseboard_bandwidth") / 2)
+    older, said = server.pcie_generation - 1, claims.paper_value("nwktimes2025.fig13_1.pcie_one_direction")
+    carried = number(pcie_bandwidth(older, server.pcie_lanes) / GB, 3)
     return [
-        f"Over NVLink: {_speed(near)} to a GPU of the same baseboard, {_speed(far)} to one of the other baseboard "
-        f"(document: {said}), {_speed(together)} each when all {len(pairs)} pairs cross.",
-        f"{out}.",
+        f"{out}, one way.",
+        f"PCIe: {_speed(said)} one way is what x{server.pcie_lanes} of Gen{older} carries ({carried}); "
+        f"Gen{server.pcie_generation}, which the document names, carries {number(server.pcie_Bps / GB, 3)}.",
     ]
 
 
@@ -95,34 +113,66 @@ def network_share(server: Server) -> float:
     return float(flow_bandwidths(server.graph(), flows)["bandwidth_Bps"].min())
 
 
-def server_alerts(server: Server) -> list[str | tuple[str, str]]:
-    """Parts and links to show in red: PCIe switches without lanes enough, and NICs that several GPUs share."""
+def server_alerts(server: Server) -> dict[str | tuple[str, str], str]:
+    """Parts and links to show in red, and why: PCIe switches without lanes enough, NICs that several GPUs share."""
     lanes = pcie_lane_use(server)
-    short = list(lanes.loc[lanes["needed"] > lanes["lanes"], "pcie_switch"])
-    return short + [(f"NIC {i}", NETWORK) for i in range(1, server.nics + 1) if server.nics < server.gpus]
+    short = {name: "" for name in lanes.loc[lanes["needed"] > lanes["lanes"], "pcie_switch"]}
+    why = f"the bottleneck: {server.gpus} GPUs share it"
+    return short | {(f"NIC {i}", NETWORK): why for i in range(1, server.nics + 1) if server.nics < server.gpus}
 
 
-def documents_bandwidths(server: Server) -> dict[str, tuple[float, str]]:
-    """What the document has for the links of one of its servers [bytes/s], and our verdict.
+def documents_bandwidths(server: Server) -> dict[str, tuple[str, str]]:
+    """What the document has for the links of one of its servers, in words as there, and our verdict.
 
-    One direction, of a GPU's NVLinks ("hb"), a PCIe link ("pcie") and a NIC ("nic"); NVLink is printed as the sum of
-    both directions.
+    Of a GPU's NVLinks ("hb"), a PCIe link ("pcie"), a NIC ("nic"), and of two GPUs on different baseboards ("across").
     """
-    claimed = {
-        "hb": ("nvlink4_bandwidth", 2, server.hb_Bps),
-        "pcie": ("pcie_one_direction", 1, server.pcie_Bps),
-        "nic": ("shared_nic_bandwidth", 1, server.nic_Bps),
+    across = part_bandwidth(server.graph(), *BASEBOARD_PAIRS[0], ("hb",)).value_Bps
+    ours = {
+        "nvlink4_bandwidth": 2 * server.hb_Bps,
+        "pcie_bandwidth": 2 * server.pcie_Bps,
+        "shared_nic_bandwidth": server.nic_Bps,
+        "cross_baseboard_bandwidth": 2 * across,
     }
-    bandwidths = {}
-    for kind, (name, directions, ours) in claimed.items():
-        claim_id = f"nwktimes2025.fig13_1.{name}"
-        bandwidths[kind] = claims.paper_value(claim_id) / directions, claims.verdict_of(claim_id, directions * ours)
-    return bandwidths
+    ids = {name: f"nwktimes2025.fig13_1.{name}" for name in (*ours, "nvlink4_links", "pcie_one_direction")}
+    links = number(claims.paper_value(ids["nvlink4_links"]))
+    half = number(claims.paper_value(ids["pcie_one_direction"]) / GB)
+    said = {name: _speed(claims.paper_value(ids[name])) for name in ours}
+    words = {
+        "hb": f"{links} links,\n{said['nvlink4_bandwidth']} in total",
+        "pcie": f"{said['pcie_bandwidth']}\nboth ways, {half} one\nway",
+        "nic": f"about {said['shared_nic_bandwidth']}",
+        "across": f"{said['cross_baseboard_bandwidth']}\nin total",
+    }
+    return {
+        kind: (text, claims.verdict_of(ids[name], value))
+        for (kind, text), (name, value) in zip(words.items(), ours.items(), strict=True)
+    }
+
+
+def gpu_memory_lines(gpu: str, table: pd.DataFrame) -> list[str]:
+    """Below a drawing of models in GPUs: how GPU memory is counted, and where powers of ten would take more GPUs.
+
+    gpu: of the catalog. table: of `model_memory_table`, its rows of models drawn.
+    """
+    named, whole = catalog.item("gpus", gpu)["memory"], gpu_memory(gpu)
+    decimal = zip(table["model"], table["gpus"], -(-table["memory_bytes"] // named), strict=True)
+    more = [f"{model} takes {number(gpus)} GPUs" for model, ours, gpus in decimal if gpus > ours]
+    if whole <= named:
+        return []
+    line = f"A GPU sold with {show(named, 'B')} holds {show(whole, 'B', 3)}: its memory is counted in powers of two, "
+    line += "models in powers of ten."
+    return [f"{line} With {show(named, 'B')} in powers of ten, {', '.join(more)}." if more else line]
 
 
 def documents_models(table: pd.DataFrame) -> dict[str, tuple[str, str]]:
-    """What the document has for each model of `document_models`, in words, and the verdict on our number of GPUs."""
-    models = {}
+    """What the document has for each model of `document_models`, in words, and the verdict on our number of GPUs.
+
+    "server": what it has for a server.
+    """
+    memory = "nwktimes2025.fig13_3.server_memory"
+    whole = GPUS * catalog.item("gpus", GPU)["memory"]
+    text = f"a server of {GPUS} GPUs of {show(claims.paper_value(memory) / GPUS, 'B')} has "
+    models = {"server": (f"{text}{show(claims.paper_value(memory), 'B')}", claims.verdict_of(memory, whole))}
     for row in table.itertuples():
         memory, gpus = (f"nwktimes2025.fig13_3.{part}_{str(row.model).lower()}" for part in ("memory", "gpus"))
         said = show(claims.paper_value(memory), "B"), counted(claims.paper_value(gpus), "GPUs")
@@ -131,15 +181,17 @@ def documents_models(table: pd.DataFrame) -> dict[str, tuple[str, str]]:
     return models
 
 
-def models_to_show(table: pd.DataFrame, said: dict[str, tuple[str, str]]) -> pd.DataFrame:
+def models_to_show(table: pd.DataFrame, said: dict[str, tuple[str, str]], gpu: str) -> pd.DataFrame:
     """`model_memory_table` for people, sizes in GB: first the document's rows, with what it has beside them.
 
-    said: of `documents_models`, by model; empty without the document.
+    said: of `documents_models`, by model; empty without the document. gpu: of the catalog, holds the models.
     """
     of_book = ((table["use"] == "inference") & (table["precision"] == MODEL_PRECISION)).to_numpy()
     names = table["model"].where(of_book, "").map(lambda name: said[name][0] if name in said else "–")
     shown = table.assign(memory=table["memory_bytes"] / GB, document=names)
-    columns = {"use": "kept for", "precision": "format", "memory": "memory [GB]", "network": "GPUs talk over"}
+    size = f"GPUs of {show(gpu_memory(gpu), 'B', 3)} (sold as {show(catalog.item('gpus', gpu)['memory'], 'B')})"
+    columns = {"use": "kept for", "precision": "format", "memory": "memory [GB]", "gpus": size}
+    columns |= {"network": "GPUs talk over"}
     kept = ["model", "use", "precision", "memory", "gpus", "servers", "network", *["document"] * bool(said)]
     return pd.concat([shown[of_book], shown[~of_book]], ignore_index=True)[kept].rename(columns=columns)
 
@@ -157,14 +209,14 @@ def two_node_system() -> UltraEthernetSystem:
 
 
 def _endpoint(plane: int, node: int, fep: str, leaf: str, leaf_port: str) -> FabricEndpoint:
-    at = f"Node {node}"
+    at, interface = f"Node {node}", f"FI {2 * (node - 1) + plane}"
     return FabricEndpoint(
         name=fep,
         address=fep.replace("FEP", "FA"),
         node=at,
         gpu=f"{at} GPU {plane - 1}",
-        interface=f"{at} FI {plane}",
-        port=f"{at} FI {plane} port",
+        interface=f"{at} {interface}",
+        port=f"{at} {interface} port",
         leaf=leaf,
         leaf_port=leaf_port,
         process=f"{at} PID {plane}",
@@ -187,6 +239,20 @@ def scale_up_path() -> DelayPath:
     """From GPU to GPU over one NVSwitch, with all NVLinks of a GPU."""
     hb = catalog.item("platforms", PLATFORM)["hb_bandwidth"]
     return DelayPath("H100 NVLink port", ["NVSwitch 3"], hb, packet_bytes(), code="")
+
+
+def documents_delays() -> dict[str, tuple[str, str, str]]:
+    """Of Fig. 14-1's networks our delay and the document's bound, in words, and our verdict."""
+    networks = {
+        "scale-out": ("scale_out_delay", scale_out_path(), sum(scale_out_cables())),
+        "scale-up": ("scale_up_delay", scale_up_path(), SCALE_UP_CABLE_M),
+    }
+    delays = {}
+    for network, (name, path, length_m) in networks.items():
+        claim_id, ours = f"nwktimes2025.fig14_1.{name}", float(path.delay_s(length_m)[0])
+        said = f"less than {show(claims.paper_value(claim_id), 's')}"
+        delays[network] = f"{number(1e6 * ours, 2)} µs", said, claims.verdict_of(claim_id, ours)
+    return delays
 
 
 def document_models(precision: str = MODEL_PRECISION) -> pd.DataFrame:
