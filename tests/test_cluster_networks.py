@@ -15,7 +15,7 @@ from railcore.network import price_books
 from railcore.network.switches import SwitchModel
 from suite import legible
 from suite.drawing.clusters import cluster_figure
-from suite.nwktimes2025.cluster import GPUS_PER_NODE, cluster_claims, document_cluster
+from suite.nwktimes2025.cluster import GPUS_PER_NODE, cluster_claims, document_cluster, documents_notes
 
 SHARED = ("frontend", "management", "storage")
 
@@ -144,9 +144,22 @@ def test_gpus_of_a_rail_are_counted_over_all_its_switches():
 
 @pytest.mark.parametrize("lit", ["", *NETWORKS])
 def test_pictures_have_no_texts_that_collide(lit):
+    said = documents_notes()[lit]
     for cluster in (document_cluster(), Cluster(20, 8, oversubscription=1.0, storage_servers=9), Cluster(1, 12)):
-        page = cluster_figure(cluster.graph(), network_table(cluster), lit, 0, "A cluster")
-        assert legible.overlaps(page) == []
+        page = cluster_figure(cluster.graph(), network_table(cluster), lit, 0, "A cluster", said)
+        assert legible.faults(page) == []
+        texts = "\n".join(text.get_text() for text in page.axes[0].texts)
+        assert said in texts and "Scale-out backend" in texts and ("Gateway 1\nto users" in texts)
+
+
+def test_notes_have_the_documents_words_and_numbers():
+    notes = documents_notes()
+    assert "400 to 800 Gbps" in notes["scale-out"] and "100 Gbps" in notes["frontend"]
+    wanted = ("NTP", "LDAP", "Active Directory", "licence", "telemetry", "IPMI", "Redfish", "automation", "VRFs")
+    assert all(word in notes["management"] for word in wanted) and "Fibre Channel" in notes["storage"]
+    cluster = document_cluster()
+    page = cluster_figure(cluster.graph(), network_table(cluster), "scale-up", title="Mine")
+    assert any("450 GB/s a GPU, 9 x its NIC of 400 Gbps" in text.get_text() for text in page.axes[0].texts)
 
 
 def test_a_picture_numbers_rails_as_asked_and_says_what_it_leaves_out():

@@ -120,6 +120,8 @@ def test_the_gather_ends_with_everything_everywhere():
     first = slots[slots["stage"] == "partial outputs"]
     assert (first.groupby("gpu")["text"].agg(lambda text: (text != "").sum()) == 2).all()
     assert sends["bytes"].to_list() == [8, 8]
+    held = slots[slots["twice"]].groupby(["stage", "gpu"])["slot"].agg(list)
+    assert held.to_list() == [["n1", "n2"], ["n3", "n4"]] and set(slots[slots["twice"]]["stage"]) == {"after step 1"}
     four = comparison.emulated_run(FeedForward([4, 4]), Strategy(tensor=4), 1, 4, learning_rate=None)
     slots, _ = primer.gather_states(four)
     held = slots[slots["text"] != ""].groupby(["stage", "gpu"], sort=False).size().groupby("stage", sort=False).unique()
@@ -140,11 +142,20 @@ def test_steps_of_the_forward_pass_are_those_of_the_document(three_d):
 def test_boxes_say_the_inputs_and_the_chart_when_all_compute(three_d):
     events = primer.step_events(rank_timeline(three_d.ranks), ["forward"])
     texts = primer.with_inputs(events, three_d).groupby("rank")["text"].agg(list)
-    assert texts[0][0] == "1a: x1-x4" and texts[4][0] == "1a: x9-x12" and "1b" in texts[0]
-    assert [text for text in texts[7] if text.startswith("5a")] == ["5a: x13-x16"]
-    title = primer.three_d_title(three_d, "Forward pass")
-    assert title.endswith("8 GPUs on 2 nodes, 2 tensor ranks x 2 pipeline stages x 2 replicas")
-    figure = rank_timelines.rank_gantt(primer.with_inputs(events, three_d), primer.three_d_names(three_d), title)
+    assert texts[0][0] == "1a L1: x1-x4" and texts[4][0] == "1a L1: x9-x12" and "1b" in texts[0]
+    assert [text for text in texts[7] if text.startswith("5a")] == ["5a L3: x13-x16"]
+    assert [[text for text in texts[rank] if text.endswith("c")] for rank in (0, 7)] == [
+        ["2c", "4c", "1c", "3c"],  # those to other GPUs, then those that stay
+        ["3c", "5c"],
+    ]
+    title, groups = primer.three_d_title(three_d, "Forward pass", "Fig. 1-12"), primer.three_d_groups(three_d)
+    assert title.endswith("8 GPUs on 2 nodes, 2 tensor ranks x 2 pipeline stages x 2 replicas (Fig. 1-12)")
+    names, drawn = primer.three_d_names(three_d), primer.with_inputs(events, three_d)
+    with plt.rc_context({"figure.constrained_layout.use": True}):
+        figure = rank_timelines.rank_gantt(drawn, names, title, groups=groups)
+    shown = [text.get_text() for text in figure.axes[0].texts]
+    assert {"Node 2", "DP group 2: x9-x16", "5a L3: x13-x16", "1c"} <= set(shown) and shown.count("Node 1") == 1
+    assert legible.faults(figure) == []
     assert "all 8 GPUs compute" in [text.get_text() for text in figure.legends[0].get_texts()]
     alone = rank_timelines.rank_gantt(events[events["rank"] < 4], primer.three_d_names(three_d), title)
     assert not any("GPUs compute" in text.get_text() for text in alone.legends[0].get_texts())
@@ -184,20 +195,31 @@ def diagrams():
     tensor = primer.tensor_run(SEED)
     inputs, text = primer.input_texts(chain), primer.prediction_text(chain)
     yield (
-        neural.chain_diagram(*forward, inputs, text, "Forward", primer.FORWARD_KEY),
-        ["3 activations, 12 B", "x3", "scale-out (RDMA)", "GPU1: layer 4", "= max(z, 0)", "n10"],
+        neural.chain_diagram(*forward, inputs, text, "Forward", primer.forward_key(chain)),
+        ["3 activations, 12 B", "x3", "scale-out (RDMA)", "GPU1: layer 4", "= max(z, 0)", "n10", "- target)²"],
     )
     yield (
-        neural.chain_diagram(*backward, inputs, text, "Backward", primer.backward_key(chain)),
-        ["3 deltas, 12 B", "rate 0.1", "w' = w"],
+        neural.chain_diagram(
+            *backward, inputs, text, "Backward", [*primer.backward_key(chain), primer_claims.adjustment_note()]
+        ),
+        ["3 deltas, 12 B", "rate 0.1", "w' = w", "0.1 x 2.0 = 0.2", "y  1.08   δ  0.865\nw  1.1, -0.2, 1.5"],
     )
     placed = primer.placed_transfers(layers, few)
     yield (
         neural.chain_diagram(cells, placed, primer.input_texts(layers[0]), text),
-        ["weights 3 x 4", "2 activations", "weights 1 x 2"],
+        ["weights 3 x 4 (48 B)", "2 activations", "weights 1 x 2 (8 B)"],
     )
-    yield neural.split_matrix_diagram(primer.split_weights(tensor)), ["4 x 8", "GPU1 (TP Rank 2)", "n4 ="]
-    yield neural.gather_diagram(*primer.gather_states(tensor)), ["after step 1", "holds 16 B", "GPU1"]
+    yield (
+        neural.split_matrix_diagram(primer.split_weights(tensor)),
+        [
+            "4 x 8",
+            "GPU1 (TP Rank 2): weights 2 x 8",
+            "n4: y = 0.85",
+            "z = 0.85",
+        ],
+    )
+    gather = neural.gather_diagram(*primer.gather_states(tensor), note=primer.peer_note(tensor))
+    yield gather, ["after step 1", "holds 16 B", "GPU1", "Document: GPU0 synchronizes with GPU3"]
 
 
 @pytest.mark.parametrize("number", range(5))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,32 +10,43 @@ import pandas as pd
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
+from railcore.catalog.units import number
 from suite.colours import BUSY
-from suite.plotting import GREY, PASSES, TRAFFIC, ink_on, paler, panel_title, percent_axis
+from suite.plotting import GREY, TRAFFIC, ink_on, paler, panel_title, percent_axis, text_beside
 
 _TRANSFERS = {  # series: colour
     "AllGather of outputs": TRAFFIC["tensor"],
     "AllReduce of deltas, within a replica": TRAFFIC["tensor"],
-    "outputs to the next stage": TRAFFIC["pipeline"],
+    "outputs to the next layer, on other GPUs": TRAFFIC["pipeline"],
     "deltas to the stage before": TRAFFIC["pipeline"],
     "AllReduce of gradients, across replicas": TRAFFIC["data"],
 }
-_COMPUTES = (paler(PASSES["compute"], 0.6), PASSES["compute"], paler(GREY, 0.35), GREY)  # micro-batches
+_COMPUTES = tuple(paler(GREY, share) for share in (0.93, 0.6, 0.3, 0.0))  # micro-batches
 _PLACES = {"": (-0.44, 0.36), "scale-up": (-0.08, 0.25), "scale-out": (0.17, 0.25)}  # top and height in a lane
-_LEAST_FONT = 8.0  # points of a text in a box; smaller ones are left out
+_PASS: dict[str, Any] = {"facecolor": "white", "edgecolor": TRAFFIC["pipeline"], "linewidth": 1.0}
+_FONT = 8.0  # points of a text in a box; one that does not fit is left out
 
 
-def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "", note: str = "") -> plt.Figure:
+def rank_gantt(
+    events: pd.DataFrame,
+    names: Sequence[str],
+    title: str = "",
+    note: str = "",
+    groups: Sequence[Sequence[str]] = (),
+) -> plt.Figure:
     """Computations of each rank as tall boxes; below them what it sends, scale-up over scale-out.
 
     Parameters
     ----------
     events
-        Columns rank, what ("compute" or an operation), link, series (of one colour), text, start, end [units].
+        Columns rank, what ("compute", an operation, or "pass": a moment at which nothing is sent), link, series (of
+        one colour), text, start, end [units].
     names
         Of the ranks.
     title, note
         Of the panel, and of the legend: what the texts mean.
+    groups
+        Names of what each rank is in, such as its node, a list for each column of brackets on the right.
 
     Returns
     -------
@@ -42,9 +54,10 @@ def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "", note
     """
     size_inches = (10, 1.6 + 0.6 * len(names))
     figure, ax = plt.subplots(figsize=size_inches)
-    inches = 0.72 * size_inches[0]
+    inches = 0.78 * size_inches[0]
     span = events["end"].max()
-    series = list(dict.fromkeys(events["series"]))
+    passed = events[events["what"] == "pass"]
+    series = list(dict.fromkeys(events["series"][events["what"] != "pass"]))
     computes = sorted(name for name in series if name not in _TRANSFERS)
     colours = {name: _COMPUTES[i % len(_COMPUTES)] for i, name in enumerate(computes)} | _TRANSFERS
     shown = events[events["end"] > events["start"]]
@@ -56,25 +69,53 @@ def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "", note
     for row in shown.itertuples():
         top, high = _PLACES[row.link]
         width = row.end - row.start
-        size = min(8.5 if row.what == "compute" else 8.0, 72 * 0.9 * width / span * inches / (0.65 * len(row.text)))
-        if size >= _LEAST_FONT:
+        if 0.6 * _FONT * len(row.text) <= 72 * 0.97 * width / span * inches:
             place = (row.start + width / 2, row.rank + top + high / 2)
-            style: dict = {"fontsize": size, "color": ink_on(colours[row.series])}
+            style: dict = {"fontsize": _FONT, "color": ink_on(colours[row.series])}
             ax.text(*place, row.text, ha="center", va="center_baseline", in_layout=False, **style)
+    _draw_passes(ax, passed)
     busy = _all_compute(events, len(names))
     for start, end in busy:
         ax.axvspan(start, end, color=BUSY, zorder=0, linewidth=0)
     ax.set(xlim=(0, span * 1.005), ylim=(len(names) - 0.45, -0.55), xlabel="time [computations of a layer]")
     ax.set_yticks(range(len(names)), names)
+    for column, members in enumerate(groups):
+        _brackets(ax, members, 1.012 + 0.04 * column)
     ax.tick_params(axis="y", length=0, labelsize=8)
     ax.grid(axis="y", visible=False)
     panel_title(ax, title, left=True)
     drawn = [*computes, *(name for name in _TRANSFERS if name in series)]
     handles = [Patch(facecolor=colours[name], edgecolor="black", linewidth=0.4, label=name) for name in drawn]
+    if len(passed):
+        handles.append(Patch(label=passed["series"].iloc[0], **_PASS))
     if busy:
         handles.append(Patch(facecolor=BUSY, label=f"all {len(names)} GPUs compute"))
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8, title=note, title_fontsize=8)
     return figure
+
+
+def _draw_passes(ax: plt.Axes, passed: pd.DataFrame) -> None:
+    """The name of each pass in a hollow box behind its moment."""
+    for row in passed.itertuples():
+        top, high = _PLACES[row.link]
+        style: dict[str, Any] = {
+            "fontsize": _FONT,
+            "ha": "left",
+            "va": "center_baseline",
+            "bbox": {**_PASS, "pad": 1.2},
+        }
+        ax.text(row.start + 0.03, row.rank + top + high / 2, row.text, in_layout=False, **style)
+
+
+def _brackets(ax: plt.Axes, members: Sequence[str], x: float) -> None:
+    """A bracket and a name beside each run of lanes of one group. x: of the bracket, as a share of the axes."""
+    starts = [i for i, name in enumerate(members) if not i or members[i - 1] != name]
+    place: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "clip_on": False}
+    for start, end in pairwise([*starts, len(members)]):
+        low, high, tip = start - 0.44, end - 0.58, x - 0.006
+        ax.plot([tip, x, x, tip], [low, low, high, high], color="black", linewidth=0.8, **place)
+        style: dict[str, Any] = {"rotation": 270, "ha": "left", "va": "center", "fontsize": _FONT}
+        ax.text(x + 0.004, (low + high) / 2, members[start], **style, **place)
 
 
 def _all_compute(events: pd.DataFrame, ranks: int) -> list[tuple[float, float]]:
@@ -108,6 +149,10 @@ def strategy_bytes(table: pd.DataFrame, title: str = "") -> plt.Figure:
         look = {"color": TRAFFIC.get(kind, TRAFFIC["none"]), "edgecolor": "white", "hatch": hatch, "linewidth": 0.5}
         left.barh(names, sizes, left=ends, height=0.6, **look)
         ends += sizes
+    for place, total in enumerate(ends):
+        text_beside(left, f"{number(total, 4)} kB", (total, place), (3, 0), va="center", fontsize=8)
+    left.set_xlim(0, 1.12 * max(ends.max(), 1e-9))
+    left.xaxis.set_major_formatter(lambda value, _: number(value))
     idle = table.drop_duplicates("strategy").set_index("strategy")["idle_share"].reindex(names)
     right.barh(names, idle, height=0.6, color=GREY)
     left.invert_yaxis()

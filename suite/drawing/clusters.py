@@ -23,6 +23,7 @@ _PALE, _PALE_LINE, _PALE_INK = "#F3F3F3", "#DDDDDD", "#8C8C8C"
 _WIDTH, _LEFT, _EDGE = 10.0, 1.85, 0.12  # page, where nodes begin, margin [inches]
 _BAR, _PITCH = 0.13, 0.27  # a bar's height, and from bar to bar [inches]
 _MOST_NODES, _MOST_GPUS, _MOST_CELLS, _MOST_SERVERS = 6, 8, 32, 4  # drawn: nodes, GPUs of one and of all, servers
+_NOTE_LINE = 0.145  # height of a line of the note [inches]
 _NODE = 1.6  # height of a node [inches]
 _ABOVE = _NODE + 0.2  # from a node's bottom to the first rail [inches]
 _FIELD = 0.18  # height of a field of a profile [inches]
@@ -32,7 +33,7 @@ _LAYER_KINDS = {"Segment": "nic", "Pod": "gpu", "Multi-Pod": "hb", "Global": "pc
 
 
 def cluster_figure(
-    graph: "nx.Graph", table: pd.DataFrame, lit: str = "", first: int = 1, title: str = ""
+    graph: "nx.Graph", table: pd.DataFrame, lit: str = "", first: int = 1, title: str = "", said: str = ""
 ) -> plt.Figure:
     """A cluster: nodes with GPUs and NICs, rails above them, the networks of shared NICs and their servers below.
 
@@ -49,18 +50,20 @@ def cluster_figure(
         Number of the first rail, GPU and node rank, 0 or 1.
     title
         Above the picture.
+    said
+        What a document says of the lit network, or of all: lines below it.
 
     Returns
     -------
     The figure. Of many nodes, or GPUs of a node, the first ones are drawn, and the title says of how many.
     """
-    return _ClusterPage(graph, table.set_index("network"), lit, first, title).page.figure
+    return _ClusterPage(graph, table.set_index("network"), lit, first, title, said).page.figure
 
 
 class _ClusterPage:
     """Places of a cluster's parts on a page, from the bottom up."""
 
-    def __init__(self, graph: "nx.Graph", table: pd.DataFrame, lit: str, first: int, title: str):
+    def __init__(self, graph: "nx.Graph", table: pd.DataFrame, lit: str, first: int, title: str, said: str):
         self.graph, self.table, self.lit, self.first = graph, table, lit, first
         self.gpus = _gpus_by_node(graph)
         most = max(map(len, self.gpus.values()))
@@ -68,13 +71,15 @@ class _ClusterPage:
         shown = list(self.gpus)[: max(1, min(_MOST_NODES, _MOST_CELLS // drawn))]
         self.gpus = {domain: self.gpus[domain][:drawn] for domain in shown}
         self.rows = _rows_of_switches(graph, {nic for gpus in self.gpus.values() for gpu in gpus for nic in graph[gpu]})
-        note = _EDGE + (0.62 if lit else 0.0)
+        lines = "\n".join(filter(None, (self._note() if lit else "", said)))
+        high = _NOTE_LINE * (lines.count("\n") + 1) + 0.14
+        note = _EDGE + (high + 0.1 if lines else 0.0)
         self.bars = {name: note + 0.68 + i * _PITCH for i, name in enumerate(reversed(_SHARED))}
         self.nodes_at = note + 0.78 + len(_SHARED) * _PITCH
         few = [f"{len(shown)} of {number(len(_gpus_by_node(graph)))} nodes"] * (len(shown) < len(_gpus_by_node(graph)))
         few += [f"{drawn} of {number(most)} GPUs of a node"] * (drawn < most)
         whole = f"{title} (drawn: {', '.join(few)})" if few else title
-        self.page = Diagram(_WIDTH, self.nodes_at + _ABOVE + len(self.rows) * _PITCH + 0.02, whole)
+        self.page = Diagram(_WIDTH, self.nodes_at + _ABOVE + (len(self.rows) + 1) * _PITCH, whole)
         self.taps: list[float] = []
         self.boxes: list[tuple[Box, str, str]] = []
         self.words: list[tuple[float, float, str, float, str]] = []
@@ -89,22 +94,33 @@ class _ClusterPage:
         for i, domain in enumerate(shown):
             self._node(domain, Box(_LEFT + i * wide + 0.04, self.nodes_at, wide - 0.08, _NODE))
         for network, y, text in (
-            ("scale-out", 1.4, "NIC of each GPU"),
+            ("scale-out", 1.4, f"NIC of each GPU, {self._rate('scale-out')}"),
             ("", 1.12, "GPUs, by local rank"),
-            ("scale-up", 0.8, "scale-up in the node"),
+            ("scale-up", 0.8, f"scale-up, {self._rate('scale-up')} a GPU"),
             ("", 0.22, "NICs that GPUs share"),
         ):
             on = self._on(network) if network else not lit or lit in _SHARED or y > 1
             self._text(Box(_EDGE, self.nodes_at + y - 0.11, _LEFT - _EDGE - 0.05, 0.22), text, on)
         self._uplinks()
+        self._backend_bracket()
         self._servers(Box(_LEFT, note, _WIDTH - _EDGE - _LEFT, 0.42))
         self._draw_all()
-        if lit:
-            self._note(Box(_EDGE, _EDGE, _WIDTH - 2 * _EDGE, 0.52))
+        if lines:
+            self.page.box(_EDGE, _EDGE, _WIDTH - 2 * _EDGE, high, lines, kind="note", font=8)
 
     def _row_at(self, row: int) -> float:
         """Bottom of a bar above the nodes."""
         return self.nodes_at + _ABOVE + row * _PITCH
+
+    def _rate(self, network: str) -> str:
+        return show(self.table.loc[network, "port_Bps"], "bps")
+
+    def _backend_bracket(self) -> None:
+        """A bracket around the scale-out backend's rows, with its name above theirs."""
+        low, high, x = self._row_at(0), self._row_at(len(self.rows) - 1) + _BAR, _LEFT - 0.1
+        self._line([(x + 0.06, low), (x, low), (x, high), (x + 0.06, high)], "scale-out", INK)
+        head = Box(_EDGE, high + 0.04, _LEFT - _EDGE - 0.05, 0.23)
+        self._text(head, "Scale-out backend", self._on("scale-out"), weight="bold")
 
     def _on(self, network: str) -> bool:
         return self.lit in ("", network)
@@ -169,8 +185,7 @@ class _ClusterPage:
         every = self.graph.nodes(data=True)
         hb = [node for node, at in every if at["kind"] == "hb" and at["domain"] == domain]
         self._box(inner, "scale-up", KINDS["hb"])
-        if self._on("scale-up"):
-            self._word(inner, self._scale_up_text(len(hb)), True)
+        self._word(inner, self._scale_up_text(len(hb)), self._on("scale-up"))
         pairs = zip(cells.cells(len(gpus), gap=0.035), nics.cells(len(gpus), gap=0.035), strict=True)
         for node, (cell, nic_cell) in zip(gpus, pairs, strict=True):
             label = f"GPU {self.graph.nodes[node]['rank'] - 1 + self.first}"
@@ -204,9 +219,9 @@ class _ClusterPage:
     def _shared(self, cell: Box, network: str) -> None:
         colour = LINKS[network]
         self._box(cell, network, colour)
-        if self._on(network):
-            short = {"frontend": "Front", "management": "Mgmt", "storage": "Stor."}[network]
-            self._word(cell, _NAMES[network] if cell.width > 0.075 * len(network) else short, True, colour)
+        short = {"frontend": "Front", "management": "Mgmt", "storage": "Stor."}[network]
+        name = _NAMES[network] if cell.width > 0.075 * len(network) else short
+        self._word(cell, name, self._on(network), colour)
         self.taps.append(cell.middle[0])
         self._tap(cell.edge("bottom"), self.bars[network] + _BAR / 2, network, colour)
 
@@ -229,7 +244,7 @@ class _ClusterPage:
         texts = []
         for name, servers in kinds.items():
             kept = servers if len(servers) <= _MOST_SERVERS else servers[: _MOST_SERVERS - 1]
-            texts += [(name, node) for node in kept]
+            texts += [(name, node + "\nto users" * (name == "frontend")) for node in kept]
             if len(kept) < len(servers):
                 texts.append((name, f"{number(len(servers) - len(kept))} more"))
         cells = Box(box.left - 0.04, box.bottom - 0.04, box.width + 0.08, box.height + 0.08).cells(len(texts), gap=0.08)
@@ -237,25 +252,33 @@ class _ClusterPage:
             narrow = min(cell.width, 1.7)
             middle = cell.middle[0]
             cell = Box(middle - narrow / 2, cell.bottom, narrow, cell.height)
-            self._box(cell, name, KINDS["storage" if name == "storage" else "user"])
-            if narrow < 0.07 * len(text):
-                self._text(cell, text.replace(" ", "\n", 1), self._on(name))
+            self._box(cell, name, KINDS["user"])
+            if "\n" in text or narrow < 0.07 * len(text):
+                self._text(cell, text if "\n" in text else text.replace(" ", "\n", 1), self._on(name))
             else:
                 self._word(cell, text, self._on(name))
             shares = (cell.edge("top", 0.5 + sign * step / 20) for step in range(10) for sign in (1, -1))
             free = next((at for at in shares if all(abs(at[0] - x) > 0.06 for x in self.taps)), cell.edge("top"))
             self._tap(free, self.bars[name] + _BAR / 2, name, LINKS[name])
-        self._text(Box(_EDGE, box.bottom, _LEFT - _EDGE - 0.05, box.height), "beside the nodes", not self.lit)
+        self._text(
+            Box(_EDGE, box.bottom, _LEFT - _EDGE - 0.05, box.height), "beside the nodes", self.lit in ("", *_SHARED)
+        )
 
-    def _note(self, box: Box) -> None:
+    def _note(self) -> str:
         """What the lit network is, in two lines."""
         row = self.table.loc[self.lit]
         one = "GPU" if self.lit in ("scale-out", "scale-up") else "port"
         rates = [f"{show(row[f'{part}_Bps'], 'bps')} a {name}" for part, name in (("port", one), ("node", "node"))]
         speed = f"{row['nic']}, {rates[0]}, {rates[1]}, one direction"
+        if self.lit == "scale-up":
+            ratio = row["port_Bps"] / self.table.loc["scale-out", "port_Bps"]
+            speed += (
+                f"; {show(row['port_Bps'], 'B/s')} a GPU, {number(ratio, 3)} x its NIC of {self._rate('scale-out')}"
+            )
         run = f"{row['technology']}, {row['transport']}; control plane: {row['control_plane']}; data plane: "
-        run += f"{row['data_plane']}; isolation: {row['isolation']}; {'lossless' if row['lossless'] else 'may drop'}"
-        self.page.box(*box.place, f"Joins {row['joins']}: {speed}\n{run}", kind="note", font=8)
+        run += f"{row['data_plane']}; isolation: {row['isolation']}; "
+        run += "lossless" if row["lossless"] else "packets may be dropped"
+        return f"Joins {row['joins']}: {speed}\n{run}. Grey: the other networks"
 
 
 def _gpus_by_node(graph: "nx.Graph") -> dict[int, list[str]]:
@@ -273,9 +296,7 @@ def _rows_of_switches(graph: "nx.Graph", nics: set[str]) -> dict[str, list[str]]
     rows: dict[str, list[str]] = {}
     for at, node in sorted(every, key=lambda pair: (pair[0]["rail"] is None, pair[0]["rail"] or 0, pair[0]["tier"])):
         if at["rail"] is None or at["rail"] in rails:
-            name = (
-                f"Rail {at['rail']}" if at["rail"] else f"Above rails, tier {at['tier']}" if at["tier"] > 1 else "Rails"
-            )
+            name = f"Rail {at['rail']}" if at["rail"] else f"Tier {at['tier']}" if at["tier"] > 1 else "Rails"
             rows.setdefault(name, []).append(node)
     return rows
 

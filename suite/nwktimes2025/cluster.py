@@ -1,5 +1,7 @@
 """The cluster of Fig. 1-1 to 1-6, six nodes of four GPUs, and nwktimes2025's claims about it."""
 
+from railcore import catalog
+from railcore.catalog.units import Gbps, number, show
 from railcore.deploy.cluster import Cluster
 from suite.ledger.readings import Entries, with_prefix
 
@@ -15,6 +17,25 @@ def document_cluster(**options) -> Cluster:
     printed = {"nodes": NODES, "gpus_per_node": GPUS_PER_NODE}
     servers = {"gateways": 2, "management_servers": 2, "storage_servers": 2}
     return Cluster(**{**printed, **servers, **options})
+
+
+def documents_notes() -> dict[str, str]:
+    """What the document says of each network, by its name, and of all, by "": a line or two for its picture."""
+    nic, shared = (catalog.item("cluster_networks", name).row("bandwidth") for name in ("scale-out", "frontend"))
+    rates, one = f"{number(nic.low / Gbps)} to {number(nic.high / Gbps)} Gbps", show(shared.value, "bps")
+    assumed = "No rate is named: that of the picture is assumed"
+    notes = {
+        "": f"NICs of {rates}, a frontend of {one}. It names no rate of scale-up, management and storage: "
+        "those are ours",
+        "scale-out": f"a NIC of {rates} for each GPU. Spine switches may join the rails: Clos of 3 or 5 stages",
+        "scale-up": "NVLink, NVSwitch, AMD Infinity Fabric or UALink; generally much faster than the scale-out "
+        "backend. No rate is named",
+        "frontend": f"a shared NIC, commonly of {one}. A routed Clos with TCP; for several tenants BGP EVPN and VXLAN",
+        "management": "also joins auxiliary systems: time (NTP, PTP), login (LDAP, Active Directory), licence servers, "
+        f"telemetry,\nremote management (IPMI, Redfish), automation. Own ports, or VLANs or VRFs. {assumed}",
+        "storage": f"NVMe-oF, Fibre Channel, or Ethernet with RDMA. {assumed}",
+    }
+    return {network: f"Document: {text}" for network, text in notes.items()}
 
 
 def cluster_claims(cluster: Cluster) -> Entries:

@@ -21,22 +21,15 @@ from suite.emulator.comparison import EmulatedRun, emulated_run, gradient_scopes
 from suite.emulator.feedforward import FeedForward
 from suite.emulator.ranks import PHASES, EmulatedRanks, TransferLabel
 from suite.emulator.timeline import RankTimeline, rank_timeline
+from suite.ledger import claims
 
 ORDER = ("tensor", "context", "pipeline", "data")  # of the document's GPU numbers, the fastest first
 NODE_GPUS = 2  # of Fig. 1-7
 PRIMER_WIDTHS = (4, 3, 2, 1)  # of Fig. 1-9
 TENSOR_WIDTHS = (8, 4)  # of Fig. 1-10
 LEARNING_RATE = 0.1  # of the example in the text
-# What `step_events` writes into boxes.
-STEP_NOTE = (
-    "in a box: the step, counted alike on all GPUs (a: computation, b: AllGather, c: to the next stage), "
-    "and the micro-batch's inputs"
-)
-LAYER_NOTE = "number in a box: layer"
-FORWARD_KEY = [
-    "x input; w weights of a neuron, one for each input; z weighted sum of its inputs; "
-    "y = max(z, 0) its output, an activation"
-]
+LAYER_NOTE = "number in a box: layer"  # of what `step_events` writes there
+PASSED = "outputs to the next layer, on the same GPU (no transfer)"
 FP32_BYTES = np.dtype(np.float32).itemsize
 _SAMPLES, _MICROBATCH, _INPUTS_1_7 = 16, 4, 3
 _DIGITS, _DECIMALS, _MOST_SHOWN = 3, 1, 4
@@ -127,28 +120,32 @@ def chain_cells(run: EmulatedRun, phase: str, names: Sequence[str], nodes: bool 
     names
         Of the ranks.
     nodes
-        Whether names begin with a node, which is drawn.
+        Whether names begin with a node, which is drawn; without, headings have the bytes of the weights.
 
     Returns
     -------
-    A row for each neuron; `FORWARD_KEY` and `backward_key` explain the symbols of its text.
+    A row for each neuron; `forward_key` and `backward_key` explain the symbols of its text.
     """
     rows = []
     for row in neuron_table(run).itertuples():
         shape = " x ".join(map(str, run.network.shapes[row.layer - 1]))
         node, _, gpu = names[row.gpu].partition(" ") if nodes else ("", "", names[row.gpu])
+        width = run.network.shapes[row.layer - 1][0]
+        size = "" if nodes else f" ({number(len(row.weights) * width * run.ranks.element_bytes)} B)"
+        text = f"w  {_shown(*row.weights)}\n"
         if phase == "forward":
-            text = f"w  {_shown(*row.weights)}\nz  {_shown(row.z)}   y  {_shown(row.y)}"
+            text += f"z  {_shown(row.z)}   y  {_shown(row.y)}"
         else:
-            text = f"δ  {_shown(row.delta)}\ng  {_shown(*row.gradient)}\nw'  {_shown(*row.updated)}"
-        rows.append((names[row.gpu], node, f"{gpu}: layer {row.layer}, weights {shape}", row.neuron, text))
+            text = f"y  {_shown(row.y)}   δ  {_shown(row.delta)}\n{text}"
+            text += f"g  {_shown(*row.gradient)}\nw'  {_shown(*row.updated)}"
+        rows.append((names[row.gpu], node, f"{gpu}: layer {row.layer}, weights {shape}{size}", row.neuron, text))
     return pd.DataFrame(rows, columns=["gpu", "node", "heading", "neuron", "text"])
 
 
-def _shown(*values: float) -> str:
+def _shown(*values: float, digits: int = _DIGITS) -> str:
     """Numbers side by side, no more than fit a box: the CSV has all."""
     shown = values if len(values) <= _MOST_SHOWN else values[: _MOST_SHOWN - 1]
-    return ", ".join([number(value + 0.0, _DIGITS) for value in shown] + ["..."] * (len(shown) < len(values)))
+    return ", ".join([number(value + 0.0, digits) for value in shown] + ["..."] * (len(shown) < len(values)))
 
 
 def stage_transfers(run: EmulatedRun, phase: str, names: Sequence[str]) -> pd.DataFrame:
@@ -196,18 +193,39 @@ def prediction_text(run: EmulatedRun) -> str:
     """What the last GPU puts out in a training step of one sample, what it should be, and the loss."""
     assert run.step is not None
     return (
-        f"prediction {_shown(*run.step.outputs[-1][:, 0])}\ntarget {_shown(*run.targets[:, 0])}\n"
+        f"prediction {_shown(*run.step.outputs[-1][:, 0], digits=4)}\ntarget {_shown(*run.targets[:, 0])}\n"
         f"loss {_shown(run.step.loss)}"
     )
 
 
+def forward_key(run: EmulatedRun) -> list[str]:
+    """Lines that explain the symbols of a forward pass."""
+    mean = "mean of " * (len(run.targets) > 1)
+    return [
+        "x input; w weights of a neuron, one for each input; z weighted sum of its inputs; "
+        "y = ReLU(z) = max(z, 0) its output, an activation",
+        f"loss = {mean}(prediction - target)²; FP32, {number(run.ranks.element_bytes)} B for each weight and "
+        "activation. Weights, inputs and target are examples of ours.",
+    ]
+
+
 def backward_key(run: EmulatedRun) -> list[str]:
     """Lines that explain the symbols of a backward pass, with the learning rate."""
-    rate = _shown(run.learning_rate or 0.0)
+    rate, outputs = _shown(run.learning_rate or 0.0), len(run.targets)
+    share = f" / {outputs}" * (outputs > 1)
     return [
-        "δ delta, the error of a neuron; g gradient of each weight: δ times the input that it multiplies",
+        f"y output; w weights; δ error of a neuron: 2 (prediction - target){share} in the last layer, before it the "
+        "sum of w δ over the neurons that get its y; 0 where y = 0",
+        f"g gradient of each weight: δ times the input of that weight, a y of the layer before, or x; "
         f"w' weights after the update: w' = w - {rate} g, learning rate {rate}",
     ]
+
+
+def peer_note(run: EmulatedRun) -> tuple[str, str]:
+    """With whom the document lets GPU0 exchange its part in Fig. 1-11, and ours: a text and its verdict."""
+    name, (first, peer, *_) = "nwktimes2025.fig1_11.tensor_peer", run.sharded.group(1)
+    text = f"Document: GPU{first} synchronizes with GPU{number(claims.paper_value(name))}. "
+    return f"{text}The other half of Fig. 1-10 is on GPU{peer}.", claims.verdict_of(name, peer)
 
 
 def chain_data(
@@ -239,19 +257,20 @@ def chain_data(
 
 
 def split_weights(run: EmulatedRun) -> pd.DataFrame:
-    """Weights of one layer by GPU: columns gpu, neuron, input, value (of the input), weight, output (of the neuron)."""
+    """Weights of one layer by GPU: columns gpu, neuron, input, value (of the input), weight, z, output (of neuron)."""
     rows = []
     for place, rank in enumerate(run.sharded.group(1)):
         held = run.ranks.held(rank, "weights 1")
         for row, weights in enumerate(held):
             name = f"n{place * len(held) + row + 1}"
-            output = float(run.network.activated(1, weights @ run.inputs[:, 0]))
+            z = weights @ run.inputs[:, 0]
+            output = float(run.network.activated(1, z))
             gpu = f"GPU{rank} (TP Rank {place + 1})"
             rows += [
-                (gpu, name, f"x{i}", value, weight, output)
+                (gpu, name, f"x{i}", value, weight, z, output)
                 for i, (value, weight) in enumerate(zip(run.inputs[:, 0], weights, strict=True), start=1)
             ]
-    return pd.DataFrame(rows, columns=["gpu", "neuron", "input", "value", "weight", "output"])
+    return pd.DataFrame(rows, columns=["gpu", "neuron", "input", "value", "weight", "z", "output"])
 
 
 def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -278,11 +297,12 @@ def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
         moment = {0: 0, len(states) - 2: 1, len(states) - 1: 2}.get(stage)
         for place, rank in enumerate(group):
             note = "" if moment is None else f"holds {number(bytes_held[rank][moment])} B of outputs"
-            note += ", its own part twice" * (moment == 1)
+            note += ", its part twice" * (moment == 1)
             for slot, value in enumerate(values):
                 owner = slot // block_size
                 text = f"n{slot + 1}\n{number(value + 0.0, _DIGITS)}" if owner in owned[place] else ""
-                rows.append((title, f"GPU{rank}\nTP Rank {place + 1}", f"n{slot + 1}", text, owner, note))
+                twice = owner == place and 0 < stage < len(states) - 1
+                rows.append((title, f"GPU{rank}\nTP Rank {place + 1}", f"n{slot + 1}", text, owner, twice, note))
     names = {rank: f"GPU{rank}\nTP Rank {place + 1}" for place, rank in enumerate(group)}
     sends = pd.DataFrame(
         {
@@ -294,7 +314,7 @@ def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
             "text": [f"{number(size)} B" for size in log["bytes"]],
         }
     )
-    return pd.DataFrame(rows, columns=["stage", "gpu", "slot", "text", "owner", "note"]), sends
+    return pd.DataFrame(rows, columns=["stage", "gpu", "slot", "text", "owner", "twice", "note"]), sends
 
 
 def gather_data(slots: pd.DataFrame, sends: pd.DataFrame) -> pd.DataFrame:
@@ -311,34 +331,62 @@ def _output_bytes(run: EmulatedRun) -> dict[int, list[float]]:
 
 
 def three_d_names(run: EmulatedRun) -> list[str]:
-    """Lanes of Fig. 1-12: GPU, the document's TP rank and DP group, and its layers."""
+    """Lanes of Fig. 1-12: GPU, the document's TP rank, and its layers."""
     places = run.strategy.coordinates(np.arange(run.strategy.gpus))
     names = []
     for rank in range(run.strategy.gpus):
         layers = [i + 1 for i, stage in enumerate(run.sharded.stages) if stage == places["pipeline"][rank]]
         span = f"layers {layers[0]}-{layers[-1]}" if len(layers) > 1 else f"layer {layers[0]}"
-        replica, sizes = int(places["data"][rank]), run.inputs.shape[1] // run.strategy.data
-        samples = f"x{replica * sizes + 1}-x{(replica + 1) * sizes}"
-        names.append(f"GPU{rank}: TP Rank {places['tensor'][rank] + 1}, {span}\nDP group {replica + 1}: {samples}")
+        names.append(f"GPU{rank}: TP Rank {places['tensor'][rank] + 1}\n{span}")
     return names
 
 
-def three_d_title(run: EmulatedRun, what: str) -> str:
-    """Title of Fig. 1-12 and 1-13: what, and how its network is split over how many GPUs and nodes."""
+def three_d_groups(run: EmulatedRun) -> list[list[str]]:
+    """Brackets beside the lanes of Fig. 1-12: the document's DP group, a replica, and the node of each GPU."""
+    replicas = run.strategy.coordinates(np.arange(run.strategy.gpus))["data"]
+    size = run.inputs.shape[1] // run.strategy.data
+    groups = [f"DP group {i + 1}: x{i * size + 1}-x{(i + 1) * size}" for i in replicas]
+    return [groups, [f"Node {node + 1}" for node in run.ranks.nodes]]
+
+
+def three_d_title(run: EmulatedRun, what: str, item: str) -> str:
+    """Title of Fig. 1-12 and 1-13: what, how its network is split over how many GPUs and nodes, and the figure."""
     split, nodes = run.strategy, len(set(run.ranks.nodes))
     parts = ((split.tensor, "tensor ranks"), (split.pipeline, "pipeline stages"), (split.data, "replicas"))
     parted = " x ".join(counted(count, name) for count, name in parts)
-    return f"{what}, 3D parallelism: {counted(split.gpus, 'GPUs')} on {counted(nodes, 'nodes')}, {parted}"
+    return f"{what}, 3D parallelism: {counted(split.gpus, 'GPUs')} on {counted(nodes, 'nodes')}, {parted} ({item})"
+
+
+def times_note(scale_up_time: float, scale_out_time: float) -> str:
+    """What a timeline assumes of transfers: their time over that of a layer."""
+    step = f"a step of a scale-up transfer takes {scale_up_time:g} of a layer's time"
+    return f"Assumed: {step}, scale-out {scale_out_time:g}"
+
+
+def step_note(run: EmulatedRun) -> str:
+    """What `with_inputs` writes into boxes."""
+    return (
+        f"1a L1: x1-x{run.strategy.micro_batch} = step 1a, layer 1, inputs of the micro-batch. a: computation, "
+        "b: AllGather, c: outputs to the next layer.\nSteps count alike on all GPUs"
+    )
 
 
 def with_inputs(events: pd.DataFrame, run: EmulatedRun) -> pd.DataFrame:
-    """Events of `step_events` with the inputs of its micro-batch in the text of each computation: "1a: x1-x4"."""
+    """Events of `step_events` with layer and inputs in the text of each computation: "1a L1: x1-x4"; and steps c.
+
+    A layer passes its outputs to the next layer on the same GPUs (step c) without a transfer, at one moment.
+    """
     rows, data = events["what"] == "compute", run.strategy.coordinates(np.arange(run.strategy.gpus))["data"]
     samples_each = run.inputs.shape[1] // run.strategy.data
     size = run.strategy.micro_batch
     first = data[events["rank"]] * samples_each + events["microbatch"] * size + 1
-    texts = [f"{text}: x{start}-x{start + size - 1}" for text, start in zip(events["text"], first, strict=True)]
-    return events.assign(text=np.where(rows, texts, events["text"]))
+    inputs = [f" L{layer}: x{start}-x{start + size - 1}" for layer, start in zip(events["layer"], first, strict=True)]
+    stages = run.sharded.stages
+    within = [layer < len(stages) and stages[layer] == stages[layer - 1] for layer in events["layer"]]
+    passed = events[np.array(within) & (events["kind"] == "tensor")]
+    passed = passed.assign(what="pass", series=PASSED, text=passed["text"].str.replace("b", "c"), start=passed["end"])
+    texts = events["text"] + np.where(rows, inputs, "")
+    return pd.concat([events.assign(text=texts), passed], ignore_index=True)
 
 
 def all_reduce_identity(counts: Sequence[int], seed: int = 0) -> pd.DataFrame:
@@ -431,7 +479,7 @@ def step_events(line: RankTimeline, phases: Sequence[str]) -> pd.DataFrame:
 
 _SERIES = {
     ("forward", "tensor"): "AllGather of outputs",
-    ("forward", "pipeline"): "outputs to the next stage",
+    ("forward", "pipeline"): "outputs to the next layer, on other GPUs",
     ("backward", "tensor"): "AllReduce of deltas, within a replica",
     ("backward", "pipeline"): "deltas to the stage before",
     ("after", "data"): "AllReduce of gradients, across replicas",

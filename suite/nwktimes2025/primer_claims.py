@@ -3,11 +3,13 @@
 import numpy as np
 import pandas as pd
 
+from railcore.catalog.units import number
 from railcore.training.parallelism import Strategy
 from suite.emulator.comparison import EmulatedRun, gradient_scopes, replica_scopes
 from suite.emulator.feedforward import FeedForward, ShardedFeedForward
 from suite.emulator.ranks import EmulatedRanks
 from suite.emulator.timeline import rank_timeline
+from suite.ledger import claims
 from suite.ledger.readings import Entries, merge_entries, verdict_readings, with_prefix
 from suite.nwktimes2025.primer import FP32_BYTES, LEARNING_RATE
 
@@ -47,6 +49,15 @@ def weight_adjustment(gradient: float, learning_rate: float) -> float:
     weight = np.array([[gradient / 2]])  # gradient = 2 (w x - 0) x at x = 1
     step = ShardedFeedForward(network, Strategy(), ranks, [weight]).train(np.eye(1), np.zeros((1, 1)), learning_rate)
     return float(np.abs(step.weights[0] - weight).item())
+
+
+def adjustment_note() -> str:
+    """The document's example of an update, and what a network of one neuron does: a line for Fig. 1-8."""
+    paper, ours = claims.paper_value("nwktimes2025.fig1_8.adjustment"), weight_adjustment(_GRADIENT, LEARNING_RATE)
+    return (
+        f"Document's example: gradient {_GRADIENT:.1f}, learning rate {LEARNING_RATE}: the weight changes by "
+        f"{LEARNING_RATE} x {_GRADIENT:.1f} = {number(paper)}; a network of one neuron, trained: {number(ours)}."
+    )
 
 
 def tensor_claims(run: EmulatedRun) -> Entries:
