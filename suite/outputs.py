@@ -63,6 +63,7 @@ def save(
     figure: "Figure | None" = None,
     shown: "pd.DataFrame | None" = None,
     digits: int = 6,
+    title: str = "",
 ) -> MarkdownText | None:
     """Write figures/<document>/<item>.<ext> below the folder RAILCORE_OUT, every extension the item is listed with.
 
@@ -76,6 +77,8 @@ def save(
         For PNG and SVG.
     shown, digits
         The table as people read it, for Markdown and TeX; by default `readable(data)` with so many significant digits.
+    title
+        Over the table: what is the same in every row.
 
     Returns
     -------
@@ -99,7 +102,9 @@ def save(
     table = readable(data if shown is None else shown, digits) if {"md", "tex"} & set(extensions) else None
     texts = {"csv": frame_csv(data, "%.10g")}
     if table is not None:
-        texts |= {"md": markdown_table(table.to_dict("records")), "tex": table.to_latex(index=False, escape=True)}
+        over, comment = (f"{title}\n\n", f"% {title}\n") if title else ("", "")
+        markdown, tex = markdown_table(table.to_dict("records")), table.to_latex(index=False, escape=True)
+        texts |= {"md": over + markdown, "tex": comment + tex}
     content: dict = {extension: text for extension, text in texts.items() if extension in extensions}
     if figure is not None:
         _lay_out(figure)
@@ -109,7 +114,7 @@ def save(
         content |= {end: _picture(item_id, figure, end) for end in ("png", "svg") if end in extensions}
     for extension, whole in content.items():
         files.write_whole(workspace.output_folder() / item["document"] / f"{item['item']}.{extension}", whole)
-    return show_table(table) if figure is None and table is not None else None
+    return MarkdownText(texts["md"]) if figure is None and table is not None else None
 
 
 def _check_legible(item_id: str, figure: "Figure | None", table: "pd.DataFrame | None") -> None:

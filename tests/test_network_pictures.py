@@ -29,6 +29,21 @@ def test_a_drawn_network_can_be_read_by_itself(fabric):
     assert legible.faults(drawing.fabric_figure(net, [route], title="A network of 16 GPUs")) == []
 
 
+def test_a_forwarded_route_says_its_hops_and_numbers_them():
+    net = rail_only(32, 4, 8).graph()
+    labels = [layers.route_label(net, graph.route(net, "D1.GPU1", f"D2.GPU{rank}"), "GPU", "Domain") for rank in (1, 2)]
+    assert labels[0] == "GPU 1, Domain 1 to GPU 1, Domain 2: 1 switch"
+    assert labels[1].endswith("GPU 2, Domain 2: 2 hops, (1) HB switch to GPU 2, Domain 1, (2) rail switch 2")
+    ax = drawing.draw_fabric(net, plt.subplots()[1], [graph.route(net, "D1.GPU1", "D2.GPU2")])
+    assert [text.get_text() for text in ax.texts if text.get_text().isdigit()] == ["1", "2"]
+
+
+def test_pods_are_what_hangs_together_below_the_spines():
+    net = fat_tree(16, 4).graph()
+    ax = drawing.draw_fabric(net, plt.subplots()[1], pod="Pod")
+    assert [text.get_text() for text in ax.texts if "Pod" in text.get_text()] == [f"Pod {i}" for i in range(1, 5)]
+
+
 def test_labels_shrink_to_eight_points_and_then_shorten():
     texts = [["Aggregation 1", "Aggregation 2"], ["A1", "A2"]]
     for room, labels in ((120, texts[0]), (60, texts[1])):
@@ -45,7 +60,8 @@ def test_an_entry_that_is_wider_than_its_panel_is_wrapped():
     figure.canvas.draw()
     for ax in axes:
         legend = ax.get_legend()
-        assert "\nforwarded by" in legend.get_texts()[0].get_text()
+        entry = legend.get_texts()[0].get_text()
+        assert "3 hops, (1) HB" in entry and "\n" in entry
         assert legend.get_window_extent().width <= figure.bbox.width / 2
 
 

@@ -15,6 +15,7 @@ from railcore.network import cost, price_books
 from railcore.network.bill import bill_total
 from railcore.network.topology import faults, reach, wiring
 from railcore.network.topology.rails import rail_only, rail_optimized
+from suite import workspace
 from suite.ledger import claims, grounds, readings
 from suite.railonly2023 import rail_networks, table2
 from suite.railonly2025 import table1
@@ -198,6 +199,26 @@ def test_the_books_solved_from_two_claims_fit_all_printed_savings():
     assert ((rounded.r_from < rounded["r of the book"]) & (rounded["r of the book"] < rounded.r_to)).all()
     sums = "port + transceiver of the book", "port + transceiver, solved"
     assert list(rounded[sums[0]]) == pytest.approx(list(rounded[sums[1]]), rel=1e-3)
+
+
+def test_a_table_as_the_documents_print_theirs_has_their_percentages_unless_the_numbers_are_the_readers(monkeypatch):
+    shown = rail_networks.printed_table(ROWS_2025, TABLES[0])
+    assert shown["cost saved (document)"].iloc[1] == "76.5% (77%)" and shown["power saved [MW]"].iloc[-1] == "6.9"
+    assert shown["switches, rail-optimized → rail-only"].iloc[0] == "2,560 → 1,536" and shown.shape[1] == 8
+    rows = rail_networks.savings_table(TABLES[1], 256, BOOK_2023, WATTS)
+    assert rail_networks.printed_table(rows, TABLES[1])["cost saved (document)"].iloc[0] == "54.5% (54%)"
+    for item, said in zip(TABLES, ("117 M USD to 234 M USD", "SOTA"), strict=True):
+        assert said in rail_networks.table_title(item, 256, *BOOKS_2025)
+    monkeypatch.setattr(workspace, "parameterized", lambda: True)
+    assert rail_networks.printed_table(ROWS_2025, TABLES[0])["cost saved"].iloc[1] == "76.5%"
+    assert "117" not in rail_networks.table_title(TABLES[0], 256, *BOOKS_2025) and not table1.cost_marks({})
+
+
+def test_notes_say_where_lines_of_one_rate_meet_and_what_contradicts():
+    curve = table1.link_rate_costs([8192, 65536], 256, [(5e10, 64), (5e10, 128), (1e11, 64)], *BOOKS_2025)
+    meet, contradiction = table1.cost_notes(curve)
+    assert "400 Gbps" in meet and "the same tiers, 3 at 65,536 GPUs" in meet and "6.9 MW" in contradiction
+    assert len(table1.cost_notes(curve[curve["gpus"] == 8192])) == 1
 
 
 def test_curve_of_link_rates():

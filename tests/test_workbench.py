@@ -15,7 +15,7 @@ from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import fat_tree, rail_optimized
 from suite import drawing, explore, outputs, plotting, workspace
 from suite.__main__ import main
-from suite.charts import bars, curves, heatmaps
+from suite.charts import bars, curves, heatmaps, routing
 
 mpl.use("agg")
 DATA = pd.DataFrame({"gpus": [1024, 2048], "cost_usd": [1234567.89, 0.1 + 0.2], "link": ["a", "b"]})
@@ -416,6 +416,26 @@ def test_a_tornado_with_both_ends_on_one_side_shows_both_bars_and_texts():
     ax = bars.tornado_chart(data.assign(centre=0.2), plt.subplots()[1], "share")
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.4, 0.1])  # the shorter one in front
     assert {text.get_text(): text.xy[0] for text in ax.texts} == {"four": 0.6, "one": 0.2}
+    plt.close("all")
+
+
+def test_errors_of_a_model_stand_beside_those_of_the_documents_formulas_with_both_means():
+    data = pd.DataFrame({"label": ["a", "b"], "source": "x", "global_batch": 8, "measured_iteration_s": 2.0})
+    data = data.assign(modelled_s=[2.1, 1.9], error=[0.05, -0.05], formula_s=[2.2, np.nan], formula_error=[0.1, np.nan])
+    ax = bars.measured_runs(data, "runs", (0.1, "reproduced")).axes[1]
+    texts = ["ours", "5.0%", "+5.0%", "-5.0%", "formulas", "10.0%", "+10.0%"]
+    assert [text.get_text() for text in ax.texts if text.get_text()] == texts
+    assert "within 10% on average" in str(ax.get_legend_handles_labels()[1])
+    assert bars.measured_runs(data, "runs").axes[1].get_legend_handles_labels()[1] == []
+    plt.close("all")
+
+
+def test_slowdowns_by_routing_are_cells_with_the_documents_number_beside_their_platform():
+    data = pd.DataFrame({"load": ["uniform", "hot"], "platform": "A100", "routing": "two-hop", "phases": "in turn"})
+    figure = routing.slowdown_by_routing(data.assign(slowdown=[0.1, -0.7], bandwidth_ratio=0.08), "", {"A100": "8.2%"})
+    cells = [[text.get_text() for text in ax.texts] for ax in figure.axes]
+    assert cells == [["10%", "8%"], ["-70%", "8%"]]
+    assert figure.axes[0].get_yticklabels()[0].get_text() == "A100\n(document: 8.2%)"
     plt.close("all")
 
 

@@ -1,4 +1,4 @@
-"""Bars: tornados, slowdowns, errors of a model, ranges; and stacked: costs by part, times by term, traffic by kind."""
+"""Bars: tornados, errors of a model, ranges; and stacked: costs by part, times by term, traffic by kind."""
 
 from collections.abc import Callable, Sequence
 from string import ascii_lowercase
@@ -11,8 +11,11 @@ from matplotlib.patches import Patch
 from railcore.catalog import units
 from railcore.catalog.units import GB, number, significant
 from suite import plotting
+from suite.colours import FORMULAS
 from suite.plotting import (
     COLOURS,
+    GREY,
+    LINKS,
     MARKERS,
     PASSES,
     TRAFFIC,
@@ -25,8 +28,12 @@ from suite.plotting import (
 )
 
 _LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
-_ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
-_PHASES = {"in turn": ("", "one phase after the other"), "pipelined": ("////", "phases at the same time")}
+_MODELS = (  # of an iteration's time: names, columns of time and error, colour
+    ("our model", "ours", "modelled_s", "error", "#000000"),
+    ("document's formulas", "formulas", "formula_s", "formula_error", FORMULAS),
+)
+_PATHS = {"HB domain": LINKS["scale-up"], "NIC, same rail": LINKS["scale-out"]}
+_PATHS["NIC, other rail"] = plotting.paler(LINKS["scale-out"], 0.55)
 _ITERATION_TERMS = {  # of the two-stage model's iteration time: name and colour
     "compute_s": ("compute", PASSES["compute"]),
     "first_dp_s": ("data parallel across HB domains", TRAFFIC["data between"]),
@@ -47,7 +54,7 @@ _TRAFFIC_NAMES = {  # in the order of the legend
 
 
 def tornado_chart(data: pd.DataFrame, ax: plt.Axes, label: str) -> plt.Axes:
-    """Bars from `at_low` to `at_high`, shares, around `centre`, the widest on top.
+    """Bars from `at_low` to `at_high`, shares, around `centre`, the widest on top; the label says how wide it is.
 
     Columns input, low, high (texts at the ends of the bars), at_low, at_high, centre.
     """
@@ -65,10 +72,11 @@ def tornado_chart(data: pd.DataFrame, ax: plt.Axes, label: str) -> plt.Axes:
                 value, rightward = row.centre, not rightward
             _beside(ax, value, i, units.words(text), rightward, fontsize=8)
     ends = [Patch(color=_LOW, label="at its low"), Patch(color=_HIGH, label="at its high")]
-    ax.legend(handles=ends, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
+    ax.figure.legend(handles=ends, loc="outside lower center", ncols=2)
     ax.axvline(data["centre"].iloc[0], color="black", linewidth=0.8)
     ax.set_yticks(range(len(data)), data["input"])
-    percent_axis(ax.xaxis, label)
+    widest = f"the axis does not start at 0: the longest bar is {number(100 * data['width'].max(), 2)} points"
+    percent_axis(ax.xaxis, f"{label}\n({widest})")
     ax.grid(axis="y", visible=False)
     ax.margins(x=0.18)
     return ax
@@ -80,52 +88,20 @@ def _beside(ax: plt.Axes, x: float, y: float, text: str, rightward: bool = True,
     text_beside(ax, text, (x, y), (shift, 0), va="center", ha=side, **style)
 
 
-def slowdown_by_routing(data: pd.DataFrame, title: str = "", note: str = "") -> plt.Figure:
-    """A panel for each load: bars of each routing, in turn and pipelined, over platforms; a dash is B_NIC / B_HB.
-
-    data: columns load, platform, routing, phases, slowdown, bandwidth_ratio. title: of the figure; note: of the legend.
-    """
-    loads = list(data["load"].unique())
-    columns = min(len(loads), 2)
-    rows = -(-len(loads) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(10, 3.3 * rows + 0.8), squeeze=False, sharex=True)
-    for ax, load in zip(axes.flat, loads, strict=False):
-        panel = data[data["load"] == load]
-        places = {name: i for i, name in enumerate(panel["platform"].unique())}
-        cases = list(panel.groupby(["phases", "routing"], sort=False))
-        for i, ((phases, routing), part) in enumerate(cases):
-            at = [places[name] + (i - (len(cases) - 1) / 2) * 0.19 for name in part["platform"]]
-            style: dict = {"color": _ROUTING_COLOURS[routing], "hatch": _PHASES[phases][0], "edgecolor": "white"}
-            ax.bar(at, part["slowdown"], 0.18, label=f"{routing}, {_PHASES[phases][1]}", **style)
-            for x in np.compress(part["slowdown"].abs() < 1e-9, at):  # or the bar would seem to be forgotten
-                text_beside(ax, "0", (x, 0), (0, 2), ha="center", fontsize=8)
-        ratios = panel.drop_duplicates("platform")
-        middles = ratios["platform"].map(places)
-        dashes: dict = {"color": "black", "linestyle": "--", "linewidth": 1}
-        ax.hlines(ratios["bandwidth_ratio"], middles - 0.42, middles + 0.42, label="NIC over HB bandwidth", **dashes)
-        ax.axhline(0, color="black", linewidth=0.8)
-        ax.set_xticks(range(len(places)), [name.replace(", ", ",\n").replace(" full", "\nfull") for name in places])
-        ax.grid(axis="x", visible=False)
-        percent_axis(ax.yaxis, "slowdown over direct")
-        ax.set_title(load)
-        ax.margins(y=0.15)
-    (dash, *bars), (name, *names) = axes.flat[0].get_legend_handles_labels()
-    figure.legend([*bars, dash], [*names, name], loc="outside lower center", ncols=2, title=note)
-    figure.suptitle(title)
-    return figure
-
-
-def measured_runs(data: pd.DataFrame, title: str, document_error: float, note: str = "") -> plt.Figure:
-    """Measured and modelled times as points, a run a row, and the errors beside them as bars.
+def measured_runs(
+    data: pd.DataFrame, title: str, document: tuple[float, str] | None = None, note: str = ""
+) -> plt.Figure:
+    """Measured and modelled times as points, a run a row, and the errors beside them as bars, with their means below.
 
     Parameters
     ----------
     data
-        Columns label, source, global_batch, measured_iteration_s, modelled_s, error.
+        Columns label, source, global_batch, measured_iteration_s, modelled_s, error; formula_s, formula_error of the
+        document's formulas.
     title
         Of the figure.
-    document_error
-        Mean error that the document has of its own model, for the lines beside the errors.
+    document
+        Mean error that the document has of its own model at most, and our verdict.
     note
         Above the legend.
 
@@ -133,32 +109,41 @@ def measured_runs(data: pd.DataFrame, title: str, document_error: float, note: s
     -------
     The figure.
     """
-    size, widths = (10, 0.3 * len(data) + 2.4), (2.4, 1.3)
+    size, widths = (10, 0.34 * len(data) + 2.9), (1.5, 1.3)
     figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=widths)
     places = np.arange(len(data))
     for i, (source, part) in enumerate(data.assign(place=places).groupby("source", sort=False)):
         label = f"measured: {str(source).split(', arXiv')[0].split(', Table')[0]}"
         style: dict = {"marker": MARKERS[i], "markersize": 8, "linestyle": "", "color": COLOURS[i]}
         left.plot(part["measured_iteration_s"], part["place"], label=label, **style)
-        right.barh(part["place"], part["error"], color=COLOURS[i], height=0.62)
-    left.plot(data["modelled_s"], places, "k|", markersize=15, markeredgewidth=1.6, label="our model")
-    left.set_yticks(places, data["label"] + data["global_batch"].map(", batch {:,}".format), fontsize=8)
-    left.set_ylim(len(data) - 0.4, -0.6)
+    last = len(data) + 0.4  # the row of the means
+    for i, (name, short, time, error, colour) in enumerate(_MODELS):
+        left.plot(data[time], places, "|", color=colour, markersize=15, markeredgewidth=1.8, label=name)
+        mean = data[error].abs().mean()
+        right.barh(np.append(places, last) + 0.36 * i - 0.18, [*data[error], mean], color=colour, height=0.34)
+        texts = {-1: short, last: f"{mean:.1%}"}
+        texts |= {y: f"{off:+.1%}".replace("-0.0%", "0.0%") for y, off in enumerate(data[error]) if not np.isnan(off)}
+        place: dict = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "fontsize": 8}
+        for y, text in texts.items():
+            right.annotate(text, (0.84 + 0.18 * i, y), color=colour, **place)
+    labels = [*data["label"] + data["global_batch"].map(", batch {:,}".format), "mean of absolute errors"]
+    left.set_yticks([*places, last], labels, fontsize=8)
+    left.set_ylim(last + 0.6, -1.4)
     plotting.log_axis(left.xaxis, [1, 2, 5, 10, 20, 50, 100])
     left.set_xlabel("iteration time [s]")
-    for i, error in enumerate(data["error"]):
-        place: dict = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "fontsize": 8}
-        right.annotate(f"{error:+.1%}".replace("-0.0%", "0.0%"), (1.0, i), **place)
     right.axvline(0, color="black", linewidth=0.8)
-    bound = f"document, its own model: {percent(document_error)} on average"
-    for side, label in ((1, bound), (-1, "_")):
-        right.axvline(side * document_error, color="black", linestyle="--", linewidth=1.2, label=label)
-    reach = 1.15 * max(document_error, data["error"].abs().max())
-    right.set_xlim(-reach, 1.5 * reach)
+    right.axhline(last - 0.7, color="black", linewidth=0.8)
+    bound, verdict = document or (0.0, "reproduced")
+    if document:
+        words = f"document, its own model: within {percent(bound)} on average"
+        plotting.document_marks(right, bound, last, verdict, arrow=(-18, 0), label=words)
+    most = max(np.nanmax(data[["error", "formula_error"]].abs()), bound)
+    right.set_xlim(-0.4 * most, 1.9 * most)
+    right.set_xticks([tick for tick in right.get_xticks() if abs(tick) <= most and tick > -0.4 * most])
     percent_axis(right.xaxis, "modelled over measured, less 1")
     right.grid(axis="y", visible=False)
     panel_title(left, "(a) iteration time")
-    panel_title(right, "(b) error of our model")
+    panel_title(right, "(b) error")
     legend_below(figure, (left, right), 2, fontsize=9, title=note, title_fontsize=9)
     figure.suptitle(title, fontsize=11)
     return figure
@@ -411,6 +396,7 @@ def volume_by_kind(volumes: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     def text(total: float, _first: float) -> str:
         return f"{number(total, 4)} GB\n{percent(total / totals.sum())}"
 
-    _totalled_bars(table, ax, text, "all GPUs' traffic in an iteration [GB]", width=0.8)
+    colours = [_PATHS.get(str(path), GREY) for path in table]
+    _totalled_bars(table, ax, text, "all GPUs' traffic in an iteration [GB]", width=0.8, colours=colours)
     ax.set_ylim(0, 1.15 * totals.max())
     return ax

@@ -13,7 +13,7 @@ from matplotlib.patheffects import withStroke
 from railcore.catalog import units
 from railcore.catalog.units import number
 from suite import plotting
-from suite.plotting import COLOURS, legend_below, log_axis, panel_title, percent_axis, plot_lines
+from suite.plotting import COLOURS, VERDICTS, legend_below, log_axis, panel_title, percent_axis, plot_lines
 
 _NETWORKS = {"scale-up": "a", "scale-out": "b", "wide area": "c"}
 _BOUNDS = {"<": (0, -18), ">": (0, 18)}  # arrows of marks [points]
@@ -52,7 +52,7 @@ def cost_and_power(
     The figure.
     """
     figure, axes = plt.subplots(1, 2, figsize=(10, 5))
-    columns = {"cost_usd": "cost [million USD]", "power_w": "peak power [MW]"}
+    columns = {"cost_usd": "cost [M USD]", "power_w": "peak power [MW]"}
     for ax, (column, label) in zip(axes, columns.items(), strict=True):
         plot_lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax, nested=True)
         log_axis(plotting.gpu_axis(ax, counts).yaxis)
@@ -66,8 +66,9 @@ def cost_and_power(
         for name, gpus, value, verdict, *texts in document:
             if name == column:
                 plotting.document_marks(ax, gpus, value / 1e6, verdict)
+                look: dict = {"fontsize": 9, "color": VERDICTS[verdict]}
                 for text in texts:
-                    plotting.text_beside(ax, text, (gpus, value / 1e6), (9, -5), ha="left", va="top", fontsize=9)
+                    plotting.text_beside(ax, text, (gpus, value / 1e6), (9, -5), ha="left", va="top", **look)
     legend_below(figure, figure.axes, legend_columns, title=note)
     return figure
 

@@ -25,7 +25,9 @@ _NO_SHARE_COLOUR = "#CFCFCF"
 _LEADS = 0.6  # share of draws from which a network is the best one
 
 
-def heatmap(table: pd.DataFrame, ax: plt.Axes, label: str, low: float, high: float, bar: bool = True) -> plt.Axes:
+def heatmap(
+    table: pd.DataFrame, ax: plt.Axes, label: str, low: float, high: float, bar: bool = True, digits: int = 2
+) -> plt.Axes:
     """Shares as coloured cells with their values; rows upwards, columns to the right, cells without a share grey.
 
     Parameters
@@ -36,6 +38,8 @@ def heatmap(table: pd.DataFrame, ax: plt.Axes, label: str, low: float, high: flo
         Of the colour bar, and whether there is one.
     low, high
         Ends of the colours; with a low below 0 orange is below 0 and purple above.
+    digits
+        Of the values written, significant ones.
 
     Returns
     -------
@@ -43,7 +47,7 @@ def heatmap(table: pd.DataFrame, ax: plt.Axes, label: str, low: float, high: flo
     """
     import seaborn as sns
 
-    words: dict = {"annot": table.map(percent, digits=2), "fmt": "", "annot_kws": {"fontsize": 8}}
+    words: dict = {"annot": table.map(percent, digits=digits), "fmt": "", "annot_kws": {"fontsize": 8}}
     scale: dict = {"vmin": low, "vmax": high, "cmap": "PuOr" if low < 0 else heat_colours(), "cbar": bar}
     sns.heatmap(table, ax=ax, linewidths=0.5, cbar_kws={"label": label} if bar else None, **words, **scale)
     if colours := ax.collections[0].colorbar:
@@ -226,7 +230,7 @@ def _byte_heatmap(
     for start in range(0, gpus, hb_domain_size) if gpus >= hb_domain_size else ():
         width = min(hb_domain_size, gpus - start)
         box = Rectangle((start + 0.5, start + 0.5), width, width, fill=False, clip_on=False)
-        box.set(edgecolor=COLOURS[1], linewidth=1.2, label="" if start else "HB domain")
+        box.set(edgecolor="black", linewidth=1.2, label="" if start else "HB domain")
         ax.add_patch(box)
     ringed = (source % hb_domain_size == 0) & (source // hb_domain_size != target // hb_domain_size)
     if rail and ringed.any():
@@ -278,7 +282,13 @@ def traffic_volume_and_matrix(
     entries = pd.DataFrame({"source": source, "target": target, "bytes": matrix[source, target]})
     colours = _byte_colours(entries["bytes"].to_numpy())
     _byte_heatmap(entries, hb_domain_size, right, colours, rail=False).set_title("(b) traffic matrix")
-    _byte_colour_bar(figure, colours, right)
+    bar = figure.colorbar(colours, label="from GPU to GPU in an iteration [GB]", ax=right, aspect=30)
+    inside = entries["bytes"].where(entries["source"] // hb_domain_size == entries["target"] // hb_domain_size)
+    names = {"all-to-all,\nevery pair": entries["bytes"].min(), "ring in an\nHB domain": inside.max()}
+    names["ring on\na rail"] = entries["bytes"].where(inside.isna()).max()
+    ticks = {size / GB: f"{number(size / GB, 3)}\n{name}" for name, size in names.items() if size > 0}
+    bar.set_ticks(list(ticks), labels=list(ticks.values()), fontsize=8)
+    bar.ax.yaxis.set_minor_locator(NullLocator())
     right.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return figure
 

@@ -13,7 +13,7 @@ from matplotlib.patheffects import withStroke
 
 from railcore.catalog import units
 from railcore.catalog.units import number
-from suite.colours import WAITS
+from suite.colours import CRITICAL_PATH, WAITS
 from suite.plotting import COLOURS, LINKS, PASSES, TRAFFIC, model_name, paler, panel_title, text_beside
 
 _FILLS = PASSES | {"sync": TRAFFIC["data"]}
@@ -78,7 +78,7 @@ def pipeline_gantt(
     _stage_boxes(ax, synced, _FILLS["sync"])
     for row in synced.itertuples():
         ax.text((row.start + row.end) / 2, row.stage, "sync", ha="center", va="center", fontsize=8)
-    _numbers(ax, computes, span)
+    _numbers(ax, computes, span, 0.0 if path is None else 0.08)
     if path is not None:
         _path(ax, path[["start_s", "end_s"]].to_numpy() * scale, path["stage"].to_numpy())
     stages = events["stage"].max() + 1
@@ -112,7 +112,7 @@ def gantt_legend(figure: plt.Figure, *more: str, chunks: int = 1) -> None:
     extra = {
         "sync": Patch(facecolor=_FILLS["sync"], edgecolor="black", label="parameter synchronization, exposed"),
         "send": Patch(facecolor="black", label="transfer"),
-        "path": plt.Line2D([], [], color="black", linewidth=2, marker=">", label="critical path"),
+        "path": plt.Line2D([], [], color=CRITICAL_PATH, linewidth=2.5, marker=">", label="critical path"),
     }
     figure.legend(handles=[*handles, *(extra[name] for name in more)], loc="outside lower center", ncols=6)
 
@@ -145,23 +145,26 @@ def _stage_boxes(ax: plt.Axes, events: pd.DataFrame, fill: Any, top: float = -_H
     _boxes(ax, events[["start", "end"]].to_numpy(), y, facecolors=[fill], edgecolors="black", linewidths=0.5)
 
 
-def _numbers(ax: plt.Axes, computes: pd.DataFrame, span: float) -> None:
-    """Micro-batch numbers, from 1: in all boxes of a direction and chunk if they fit there, else in none."""
+def _numbers(ax: plt.Axes, computes: pd.DataFrame, span: float, lift: float) -> None:
+    """Micro-batch numbers, from 1: in all boxes of a direction and chunk if they fit there, else in none.
+
+    lift: above the middle, where the path goes below.
+    """
     inches = ax.get_window_extent().width / ax.figure.dpi
     for _, alike in computes.groupby(["direction", "chunk"], observed=True):
         digits, width = len(str(alike["microbatch"].max() + 1)), (alike["end"] - alike["start"]).min()
         size = min(9.0, 72 * 0.85 * width / span * inches / (0.65 * digits))
         for row in alike.itertuples() if size >= 8 else ():
             text = str(row.microbatch + 1)
-            ax.text((row.start + row.end) / 2, row.stage - 0.08, text, ha="center", va="center", fontsize=size)
+            ax.text((row.start + row.end) / 2, row.stage - lift, text, ha="center", va="center", fontsize=size)
 
 
 def _path(ax: plt.Axes, times: np.ndarray, stages: np.ndarray) -> None:
     """A line through the lower part of the boxes, along the events and from stage to stage."""
     x, y = times.ravel(), stages.repeat(2) + 0.26
-    cased: dict = {"path_effects": [withStroke(linewidth=4, foreground="white")], "zorder": 5}
-    ax.plot(x, y, color="black", linewidth=2, solid_joinstyle="round", **cased)
-    arrow = {"arrowstyle": "-|>", "color": "black", "shrinkA": 0, "shrinkB": 0, "mutation_scale": 14}
+    cased: dict = {"path_effects": [withStroke(linewidth=5.5, foreground="white")], "zorder": 5}
+    ax.plot(x, y, color=CRITICAL_PATH, linewidth=2.5, solid_joinstyle="round", **cased)
+    arrow = {"arrowstyle": "-|>", "color": CRITICAL_PATH, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 14}
     ax.annotate("", xy=(x[-1], y[-1]), xytext=(x[-2], y[-1]), arrowprops=arrow, zorder=6)
 
 

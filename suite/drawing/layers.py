@@ -7,8 +7,11 @@ Read from a graph are: of nodes kind (gpu, hb, switch, ocs), tier, domain, rank,
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
+
+from railcore.catalog.units import counted
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -101,6 +104,9 @@ def fabric_layout(graph: "nx.Graph", tiers: Sequence[str], endpoint: str, group:
         left = -0.5 + share * (planes.index(plane) if plane else 0) + (0.03 * share if len(planes) > 1 else 0)
         slot, y = share * (0.94 if len(planes) > 1 else 1) / len(nodes), 0.3 + 1.7 * tier
         at |= {node: (left + (j + 0.5) * slot, y) for j, node in enumerate(nodes)}
+        if one_rank and len(nodes) == len(domains):  # each above its rack
+            over = [(at[members[0]][0] + at[members[-1]][0]) / 2 for members in domains.values()]
+            at |= {node: (x, y) for node, x in zip(nodes, over, strict=True)}
         name = tiers[min(tier, len(tiers)) - 1]
         rows.append(NodeRow(graph.nodes[nodes[0]]["kind"], nodes, _switch_texts(graph, nodes, name, tier), slot))
         levels[y] = row_name(name)
@@ -151,7 +157,7 @@ def row_name(name: str) -> str:
 
 
 def route_label(graph: "nx.Graph", path: Sequence[str], endpoint: str, group: str) -> str:
-    """From where to where a route goes, over how many packet or circuit switches, and which GPUs forward it.
+    """From where to where a route goes, over how many packet or circuit switches; with forwarding GPUs, each hop.
 
     Parameters
     ----------
@@ -162,14 +168,22 @@ def route_label(graph: "nx.Graph", path: Sequence[str], endpoint: str, group: st
 
     Returns
     -------
-    "GPU 1, Domain 1 to GPU 2, Domain 3: 3 switches".
+    "GPU 1, Domain 1 to GPU 2, Domain 3: 3 switches"; with forwarding "... to GPU 2, Domain 2: 2 hops, (1) HB switch to
+    GPU 2, Domain 1, (2) rail switch 2".
     """
-    kinds = [graph.nodes[node]["kind"] for node in path]
-    gpus = [graph.nodes[node] for node, kind in zip(path, kinds, strict=True) if kind == "gpu"]
-    first, *between, last = [f"{endpoint} {at['rank']}, {group} {at['domain']}" for at in gpus]
-    switches = sum(kind in ("switch", "ocs") for kind in kinds)
-    text = f"{first} to {last}: {switches} switch{'es' * (switches != 1)}"
-    return text + (f", forwarded by {' and '.join(between)}" if between else "")
+    names = {node: f"{endpoint} {at['rank']}, {group} {at['domain']}" for node, at in graph.nodes(data=True)}
+    stops = [i for i, node in enumerate(path) if graph.nodes[node]["kind"] == "gpu"]
+    text, hops = f"{names[path[0]]} to {names[path[-1]]}", []
+    for start, end in pairwise(stops):
+        passed = [graph.nodes[node] for node in path[start + 1 : end]]
+        switches = [at for at in passed if at["kind"] in ("switch", "ocs")]
+        hop = counted(len(switches), "switches") if switches else "HB switch" if passed else "HB link"
+        if len(stops) > 2 and len(switches) == 1 and switches[0]["rail"]:
+            hop = f"rail switch {switches[0]['rail']}"
+        hops.append(hop + (f" to {names[path[end]]}" if end < stops[-1] else ""))
+    if len(hops) == 1:
+        return f"{text}: {hops[0]}"
+    return f"{text}: {counted(len(hops), 'hops')}, " + ", ".join(f"({i}) {hop}" for i, hop in enumerate(hops, start=1))
 
 
 def _domains(graph: "nx.Graph", gpus: list[str], group: str) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, pairwise
+from operator import itemgetter
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +17,16 @@ from matplotlib.patheffects import Normal, Stroke
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 
-from suite.colours import ALERT, ROUTES
+from suite.colours import ALERT, ROUTES, SEVENTH_RAIL
 from suite.drawing import layers
 from suite.plotting import COLOURS, LINKS, ink_on
 
 if TYPE_CHECKING:
     import networkx as nx
 
-# Okabe and Ito's colours, with wine for yellow, which is too faint for lines; greys are for switches above the rails.
-_RAIL_COLOURS = (*COLOURS[:7], LINKS["wide area"])
+# Okabe and Ito's colours, with wine for yellow, which is too faint for lines, and brown for black, which routes are.
+# Greys are for switches above the rails.
+_RAIL_COLOURS = (*COLOURS[:6], SEVENTH_RAIL, LINKS["wide area"])
 _TOP, _MIDDLE, _FAINT, _PLAIN, _FAILED = "#4D4D4D", "#A6A6A6", "#B5B5B5", "#E4E4E4", ALERT
 _TEXT = 8.5  # points: names of rows, legends
 _HANDLE = 9  # letters that the line before an entry of a legend takes
@@ -80,6 +82,7 @@ def draw_fabric(
     endpoint: str = "GPU",
     group: str = "Domain",
     legend: bool = True,
+    pod: str = "",
 ) -> plt.Axes:
     """A fabric in layers: GPUs by HB domain (scale-up or NVLink domain) at the bottom, switches by tier above them.
 
@@ -92,15 +95,16 @@ def draw_fabric(
     graph, ax
         Of a fabric, as `fabric.graph()` gives it; where to draw it.
     routes
-        Paths to highlight, as node lists; the legend says from where to where, and over how many switches.
+        Paths to highlight, as node lists; the legend says from where to where, and over how many switches. Hops of one
+        that GPUs forward have numbers.
     after
         What is left of the graph; what is missing from it is dashed and crossed out, what is new is drawn bold.
     title, legend
         Title on the left; whether there is a legend.
     tiers
         Names of the rows of switches, tier 1 first.
-    endpoint, group
-        Names of a GPU and of what holds it.
+    endpoint, group, pod
+        Names of a GPU, of what holds it, and of what hangs together below the top tier, boxed where it has a name.
 
     Returns
     -------
@@ -113,6 +117,7 @@ def draw_fabric(
     layout, changes = layers.fabric_layout(whole, tiers, endpoint, group), _changes(graph, after)
     scale = _frame(layout, ax)
     _boxes(layout, ax, scale)
+    _pods(layout, ax, scale, pod) if pod else None
     _edges(layout, ax, scale, changes)
     labels = [layers.route_label(whole, path, endpoint, group) for path in routes]
     handles = _routes(layout, ax, scale, dict(zip(labels, routes, strict=True))) + _legend(layout, scale, changes)
@@ -217,6 +222,21 @@ def _boxes(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale) -> None:
             _box(ax, scale, left - 0.42 * row.slot, y - 0.32, width, 0.64, **_SHARED_SWITCH)
 
 
+def _pods(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale, name: str) -> None:
+    """Dashed boxes around what hangs together below the top tier, with their names between the highest switches."""
+    import networkx as nx
+
+    top = max(layout.at.values(), key=itemgetter(1))[1]
+    below = layout.graph.subgraph(node for node, (_, y) in layout.at.items() if y < top)
+    for number, members in enumerate(nx.connected_components(below), start=1):
+        xs, ys = zip(*(layout.at[node] for node in members), strict=True)
+        low, high = layout.floor - 0.55, max(ys) + 0.4
+        frame: dict[str, Any] = {"facecolor": "none", "edgecolor": _TOP, "linestyle": "--"}
+        _box(ax, scale, min(xs) - 0.62, low, max(xs) - min(xs) + 1.24, high - low, **frame)
+        middle = (min(xs) + max(xs)) / 2
+        ax.text(middle, max(ys), f"{name} {number}", fontsize=_TEXT, ha="center", va="center", weight="bold")
+
+
 def _edges(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale, changes: _Changes) -> None:
     graph, groups = layout.graph, dict[tuple, list]()
     for a, b, at in graph.edges(data=True):
@@ -228,7 +248,7 @@ def _edges(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale, changes: _C
         else:
             colour = _MIDDLE
             if graph.nodes[upper]["rail"] or at["kind"] == "host":
-                colour = scale.colours[upper if graph.nodes[upper]["rail"] else lower]
+                colour = scale.colours[upper if graph.nodes[upper]["rail"] else lower].replace(_TOP, _MIDDLE)
             line = _DASHES[((graph.nodes[upper]["plane"] or 1) - 1) % len(_DASHES)]
             key = (colour, line, *((_BOLD, 3) if edge in changes.new else (scale.width(at["links"]), 2)))
         groups.setdefault(key, []).append(layout.path(a, b, scale.half))
@@ -261,8 +281,19 @@ def _routes(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale, routes: Ma
             a, b = path[(len(path) - 1) // 2 : (len(path) - 1) // 2 + 2]
             near = (0.45 * a[0] + 0.55 * b[0], 0.45 * a[1] + 0.55 * b[1])
             ax.annotate("", near, a, arrowprops=arrow, zorder=5)
+        _number_hops(layout, ax, nodes, paths)
         handles.append(plt.Line2D([], [], label=label, **style))
     return handles
+
+
+def _number_hops(layout: layers.FabricLayout, ax: plt.Axes, nodes: Sequence[str], paths: Sequence) -> None:
+    """Numbers in circles where the hops of a route begin that GPUs forward; paths: of its edges."""
+    starts = [i for i, node in enumerate(nodes[:-1]) if layout.graph.nodes[node]["kind"] == "gpu"]
+    circle = {"boxstyle": "circle,pad=0.15", "facecolor": _WHITE, "edgecolor": "black", "linewidth": 0.8}
+    for number, i in enumerate(starts, start=1) if len(starts) > 1 else ():
+        (xa, ya), (xb, yb) = paths[i][0], paths[i][1]
+        place = (0.72 * xa + 0.28 * xb, 0.72 * ya + 0.28 * yb)
+        ax.text(*place, str(number), fontsize=8, ha="center", va="center", bbox=circle, zorder=7)
 
 
 def _labels(row: layers.NodeRow, x: float) -> _Labels:

@@ -11,10 +11,12 @@ from railcore.catalog import units
 from railcore.network import cost, price_books
 from railcore.network.topology import faults, reach, wiring
 from railcore.network.topology.rails import HBDomains, rail_optimized
+from suite import workspace
 from suite.ledger import claims
 from suite.ledger.readings import Entries, merge_entries
 from suite.railonly2023.sensitivity import tornado_table
 
+_WITH_SUMS = "railonly2025.table1"  # the table whose document tells of power, and of what is saved in USD and W
 PLATFORMS = ["DGX H100", "MI300X full mesh", "GH200"]  # of the catalog: those whose HB bandwidth is printed
 TIED_RADIX = "the smallest of tied ones; at 65,536 GPUs radix 128 saves no more"
 
@@ -52,15 +54,71 @@ def savings_table(
     return cost.compare_rail_networks(cases["gpus"], hb_domain_size, cases["radix"], prices, powers, share_switches)
 
 
-def printed_table(table: pd.DataFrame, power: bool) -> pd.DataFrame:
-    """A `savings_table` as the documents print theirs: counts of both networks and savings in percent."""
-    names = {"gpus": "GPUs", "radix": "switch radix"}
+def printed_table(table: pd.DataFrame, item: str) -> pd.DataFrame:
+    """A `savings_table` as the documents print theirs, with their percentages in brackets.
+
+    item: of which document, such as "railonly2025.table1", which tells of power and of sums saved too.
+    """
+    shown = table[["gpus", "radix"]].rename(columns={"gpus": "GPUs", "radix": "switch radix"})
     for part in ("switches", "transceivers"):
-        names |= {f"{part}_rail_optimized": f"{part}, rail-optimized", f"{part}_rail_only": f"{part}, rail-only"}
-    shown = table[list(names)].rename(columns=names)
-    for what in ("cost", "power") if power else ("cost",):
-        shown[f"{what} saved"] = [f"{units.significant(share):.1%}" for share in table[f"{what}_saving"]]
+        both = zip(*(table[f"{part}_{name}"] for name in cost.RAIL_NETWORKS), strict=True)
+        shown[f"{part}, rail-optimized → rail-only"] = [f"{more:,.0f} → {less:,.0f}" for more, less in both]
+    bracket = "" if workspace.parameterized() else " (document)"
+    for what, column, unit in (("cost", "cost_usd", "M USD"), ("power", "power_w", "MW"))[: 1 + (item == _WITH_SUMS)]:
+        texts = [f"{units.significant(share):.1%}" for share in table[f"{what}_saving"]]
+        if bracket:
+            ids = [f"{item}.n{row.gpus}.r{row.radix}.{what}_saving" for row in table.itertuples()]
+            texts = [f"{ours} ({claims.paper_value(name):.0%})" for ours, name in zip(texts, ids, strict=True)]
+        shown[f"{what} saved{bracket}"] = texts
+        if item == _WITH_SUMS:
+            saved = (table[f"{column}_rail_optimized"] - table[f"{column}_rail_only"]) / units.mega
+            shown[f"{what} saved [{unit}]"] = [units.number(amount, 3) for amount in saved]
     return shown
+
+
+def table_title(item: str, hb_domain_size: int, prices: price_books.PriceBook, powers: price_books.PriceBook) -> str:
+    """What holds for every row of a `printed_table`: networks, links, HB domains, prices, and how the document says it.
+
+    Parameters
+    ----------
+    item
+        "railonly2025.table1" or "railonly2023.table2".
+    hb_domain_size
+        GPUs of an HB domain.
+    prices, powers
+        Books.
+
+    Returns
+    -------
+    Sentences.
+    """
+    books = {"USD": prices, "W": powers} if item == _WITH_SUMS else {"USD": prices}
+    parts = {"a switch port": "port", "a transceiver": "transceiver"}
+    amounts = [
+        f"{units.show(getattr(book, key), symbol, 4)} {name}"
+        for symbol, book in books.items()
+        for name, key in parts.items()
+    ]
+    link = units.show(prices.rate_Bps or 0.0, "bps")
+    text = f"Rail-only against rail-optimized, HB domains of {hb_domain_size} GPUs, links of {link}"
+    text = f"{text}, {', '.join(amounts)}."
+    if workspace.parameterized():
+        return text
+    if item != _WITH_SUMS:
+        return f"{text} The document calls rail-optimized SOTA, and cuts its percentages off after two digits."
+    ends = {
+        what: " to ".join(_printed(f"railonly2025.text.{what}_saving_{end}") for end in ("min", "max"))
+        for what in ("cost", "power")
+    }
+    return (
+        f"{text} Prices and powers are solved from four of the document's numbers. Its text says "
+        f"{ends['cost']} (at 65,536 GPUs) and {ends['power']} (over both sizes)."
+    )
+
+
+def _printed(claim_id: str) -> str:
+    """A document's amount, such as "117 M USD"."""
+    return claims.paper_text(claims.claim(claim_id)).removeprefix("= ")
 
 
 def least_saving_radix(table: pd.DataFrame) -> int:

@@ -19,6 +19,7 @@ from railcore.training.parallelism import as_strategy
 from railcore.training.runs import TrainingDuration, predictions
 from railcore.training.runtime import catalog_runtime
 from railcore.training.transformer import Transformer
+from suite import workspace
 from suite.ledger import claims
 from suite.ledger.readings import Entries, with_prefix
 
@@ -53,6 +54,35 @@ def formula_predictions(runs: pd.DataFrame, **runtime: Any) -> pd.DataFrame:
     described = {name: value for name, value in asdict(_DESCRIBED).items() if name != "name"}
     plain = runs.assign(interleave=1, sharding="none")
     return predictions(plain, described | runtime, two_phase_collectives=True)
+
+
+def formula_columns(modelled: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """formula_s and formula_error: times and errors of the document's formulas, for those runs that they can say.
+
+    modelled: `predictions`; columns: of `published_runs`.
+    """
+    predicted = formula_predictions(formula_runs(modelled[list(columns)]))
+    return predicted[["modelled_s", "error"]].set_axis(["formula_s", "formula_error"], axis=1)
+
+
+def mean_error_mark(values: Mapping[str, float]) -> tuple[float, str] | None:
+    """The document's bound of its mean error, and our verdict; None with the reader's parameters.
+
+    values: ours, by claim id.
+    """
+    claim_id = f"railonly2025.{_ERROR}"
+    if workspace.parameterized():
+        return None
+    return claims.paper_value(claim_id), claims.verdict_of(claim_id, values[claim_id])
+
+
+def formula_note(values: Mapping[str, float], aside: pd.DataFrame) -> str:
+    """What the document's formulas stand on, and their mean error on the runs kept aside; values: ours, by claim id."""
+    count, error = len(formula_runs(aside)), values[f"railonly2025.{_ERROR}"]
+    return (
+        f"the document's formulas take kernels and links as we measured them; on {count} other runs, kept aside, their "
+        f"mean error is {error:.1%}"
+    )
 
 
 def mean_absolute_error(predicted: pd.DataFrame) -> float:

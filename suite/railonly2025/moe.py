@@ -10,6 +10,7 @@ from railcore import catalog
 from railcore.catalog import units
 from railcore.catalog.checks import whole
 from railcore.network.platforms import PlatformLinks, platform_links
+from suite import workspace
 from suite.ledger import claims
 from suite.ledger.readings import Entries, with_prefix
 from suite.railonly2025.expert_job import ExpertJob
@@ -179,9 +180,20 @@ def share_readings(job: ExpertJob) -> dict[str, float]:
 
 
 def share_mark(values: Mapping[str, float]) -> dict[str, tuple[float, str]]:
-    """The all-to-all's share of the traffic by the document, and our verdict. values: ours, by claim id."""
+    """The all-to-all's share of the traffic by the document, and our verdict; with the reader's parameters none.
+
+    values: ours, by claim id.
+    """
     claim_id = f"railonly2025.{_SHARE}"
+    if workspace.parameterized():
+        return {}
     return {"all-to-all": (claims.paper_value(claim_id), claims.verdict_of(claim_id, values[claim_id]))}
+
+
+def printed_slowdowns() -> dict[str, str]:
+    """Slowdown of the all-to-all by the document, as text, by platform; with the reader's parameters none."""
+    names = {} if workspace.parameterized() else {"DGX A100": "a100", "DGX H100": "h100"}
+    return {name: f"{claims.paper_value(f'railonly2025.moe.slowdown_{key}'):.1%}" for name, key in names.items()}
 
 
 def _forwarded_share(job: ExpertJob) -> float:

@@ -10,24 +10,44 @@ from railcore.catalog import units
 from railcore.network import cost, price_books
 from railcore.network.bill import BETWEEN_SWITCHES, bill_total
 from railcore.network.topology.clos import rail_parts
+from suite import workspace
 from suite.ledger import claims
 from suite.ledger.readings import Entries, joined_texts, verdict_readings
 from suite.railonly2023.rail_networks import TIED_RADIX, least_saving_radix, savings_table
 
 _TABLE, _TEXT, _FIGURE = "railonly2025.table1", "railonly2025.text", "railonly2025.fig1"
+_COST, _POWER = f"{_FIGURE}.cost_65536_400g", f"{_FIGURE}.power_65536_400g"
 
 
-def cost_marks(values: Mapping[str, float]) -> list[tuple[str, float, float, str]]:
-    """Numbers of the introduction for Fig. 1: column of `link_rate_costs`, GPUs, value and our verdict.
+def cost_marks(values: Mapping[str, float]) -> list[tuple[str, float, float, str, str]]:
+    """Numbers of the introduction for Fig. 1: column of `link_rate_costs`, GPUs, value, our verdict and both as text.
 
-    values: ours, by claim id.
+    values: ours, by claim id. None where the reader's parameters count.
     """
-    ids = {"cost_usd": f"{_FIGURE}.cost_65536_400g", "power_w": f"{_FIGURE}.power_65536_400g"}
+    ids = {"cost_usd": _COST, "power_w": _POWER}
     gpus = 65536  # of both, as their names say
-    return [
-        (column, gpus, claims.paper_value(claim_id), claims.verdict_of(claim_id, values[claim_id]))
-        for column, claim_id in ids.items()
-    ]
+    marks: list[tuple[str, float, float, str, str]] = []
+    for column, claim_id in {} if workspace.parameterized() else ids.items():
+        entry, ours = claims.claim(claim_id), values[claim_id]
+        printed = claims.paper_text(entry).removeprefix("= ")
+        text = f"document:\n{printed}\nours: {units.show(ours, entry.unit, 3)}"
+        marks.append((column, gpus, entry.paper_value, claims.verdict_of(claim_id, ours), text))
+    return marks
+
+
+def cost_notes(curve: pd.DataFrame) -> list[str]:
+    """What to know of a `link_rate_costs`: which lines meet at the largest cluster, and what contradicts the mark."""
+    texts, largest = [], curve[curve["gpus"] == curve["gpus"].max()]
+    for rate, part in largest.groupby("link_rate"):
+        gpus, radices = part["gpus"].iloc[0], " and ".join(map(str, part["radix"]))
+        if len(part) > 1 and part["tiers"].nunique() == 1 and np.ptp(part["cost_usd"]) < 1e-6 * part["cost_usd"].max():
+            same = f"take the same tiers, {part['tiers'].iloc[0]} at {gpus:,} GPUs"
+            texts.append(f"{units.show(rate, 'bps')}: lines meet (one drawn broader) where radix {radices} {same}")
+    if not workspace.parameterized():
+        power, saved = (units.show(claims.paper_value(name), "W") for name in (_POWER, f"{_TEXT}.power_saving_max"))
+        network = f"{claims.paper_value(f'{_TABLE}.n65536.r256.power_saving'):.0%} of this network"
+        texts.append(f"the document's {power} contradict its Table 1, where {saved} saved are {network}")
+    return texts
 
 
 def printed_text_values(table: pd.DataFrame) -> dict[str, float]:
@@ -138,14 +158,15 @@ def link_rate_costs(
 
     Returns
     -------
-    Columns link (rate and radix as text), link_rate, radix, gpus, cost_usd, power_w, includes, price_book, power_book.
+    Columns link (rate and radix as text), link_rate, radix, gpus, tiers, cost_usd, power_w, includes, price_book,
+    power_book.
     """
     tables = []
     for rate, radix in links:
         books = prices.at_rate(rate), powers.at_rate(rate)
         table = {"link": f"{units.show(rate, 'bps')}, radix {radix}", "link_rate": rate, "radix": radix, "gpus": gpus}
         totals = cost.part_totals(rail_parts(gpus, hb_domain_size, radix, 1), *books)
-        table |= {name: totals[name] for name in ("cost_usd", "power_w")}
+        table |= {name: totals[name] for name in ("tiers", "cost_usd", "power_w")}
         tables.append(cost.with_book_names(pd.DataFrame(table), *books))
     return pd.concat(tables, ignore_index=True)
 
@@ -155,8 +176,8 @@ def table1_claims(hb_domain_size: int, prices: price_books.PriceBook, powers: pr
     table = savings_table(_TABLE, hb_domain_size, prices, powers)
     values = _table_and_text(table)
     largest = table[table["gpus"] == table["gpus"].max()].iloc[0]
-    values[f"{_FIGURE}.cost_65536_400g"] = largest["cost_usd_rail_optimized"]
-    values[f"{_FIGURE}.power_65536_400g"] = largest["power_w_rail_optimized"]
+    values[_COST] = largest["cost_usd_rail_optimized"]
+    values[_POWER] = largest["power_w_rail_optimized"]
     small_domains = _table_and_text(savings_table(_TABLE, 8, prices, powers))
     own_switches = _table_and_text(savings_table(_TABLE, hb_domain_size, prices, powers, share_switches=False))
     readings = verdict_readings(
@@ -169,17 +190,17 @@ def table1_claims(hb_domain_size: int, prices: price_books.PriceBook, powers: pr
     fewest = f"HB domains of 256 GPUs (8, which the text names too: {small_domains[f'{_TEXT}.fault_parts_ratio']:.3g})"
     readings = joined_texts(readings, {f"{_TEXT}.worst_radix": TIED_RADIX, f"{_TEXT}.fault_parts_ratio": fewest})
     fits = fitted_books(table, prices, powers).iloc[0]
-    total = claims.paper_value(f"{_FIGURE}.cost_65536_400g")
+    total = claims.paper_value(_COST)
     ratio = _ratio_for_total(largest, total, solved_sums(table)["cost"])
     saved = units.show(values[f"{_TEXT}.power_saving_max"], "W", 3)
     bill = rail_parts(int(largest["gpus"]), int(largest["hb_domain_size"]), int(largest["radix"]), 1).bill()
     without, drawn = (float(bill_total(bill, book, BETWEEN_SWITCHES)) for book in (prices, powers))
     boundary = "the links to GPUs count with their optics, "
     reasons = {
-        f"{_FIGURE}.cost_65536_400g": f"the printed value needs transceiver / port = {ratio:.3f} at the same sum, "
+        _COST: f"the printed value needs transceiver / port = {ratio:.3f} at the same sum, "
         f"outside the {fits['r_from']:.3g} to {fits['r_to']:.4f} that the savings of Table 1 allow; {boundary}"
         f"{units.show(without, 'USD', 4)} without",
-        f"{_FIGURE}.power_65536_400g": f"contradiction: the document saves {saved}, more than all this, and calls it "
+        _POWER: f"contradiction: the document saves {saved}, more than all this, and calls it "
         f"{table['power_saving'].max():.0%} of the network; {boundary}{units.show(drawn, 'W', 3)} without",
         f"{_TEXT}.intro_cost_saving_max": "abstract, Table 1 and conclusion print 77%, as this rounds; 76% has "
         "its digits cut off",
