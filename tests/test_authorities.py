@@ -49,9 +49,9 @@ def test_what_the_printed_values_imply():
     assert (found["printed_w"] > found["bound_w"]).eq(~found["possible_clean"]).all()
     assert list(found["bound_rank"]) == [2, 13, 24, 6]
     shown = siting_claims.table1_shown(siting_claims.demand_side(PRINTED))
-    assert list(shown)[:3] == ["Balancing Authority", "Max Available (printed, not recomputed) [MW]", "Region"]
-    assert len(shown.columns) == 7 and shown.iloc[0, :3].tolist() == ["PJM", 9915, "Mid-Atlantic"]
-    assert shown.iloc[2, 5] == f"{found.loc['NEVP', 'implied_over_capacity']:.0%}"
+    assert len(shown.columns) == 8 and shown.iloc[0, 1:3].tolist() == [9915, "Mid-Atlantic"]
+    assert shown.iloc[:, 3].tolist() == ["whole / whole", "half / half", "half / no", "half / no"]
+    assert shown.iloc[2, 6] == f"{found.loc['NEVP', 'implied_over_capacity']:.0%}: impossible"
     silent = siting_claims.demand_side({"SEC": 1 * GW}).iloc[0]
     assert silent["possible_raw"] is None and silent["possible_clean"] is None
 

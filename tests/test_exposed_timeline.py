@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from railcore.datacenter.exposed import LayerTimes, least_wan_Bps, wide_area_exc
 from railcore.photonics.timetable import schedule
 from railcore.training import transformer
 from railcore.training.formats import catalog_precision
+from suite.charts import curves, timelines
 from suite.flops2024 import expert_placement, exposed_claims, specification, timeline, training_case
 from suite.flops2024.specification import communication_quantities, document_site
 from suite.flops2024.training_case import TrainingCase
@@ -200,6 +202,23 @@ def test_curves_are_the_cases_and_marks_stand_at_the_documents_speeds():
     for key in NAMES:
         share = claims.paper_value(f"flops2024.fig3.exposed_{key}")
         assert marks["scale-up", key, share] == SITE.hb_Bps and marks["scale-out", key, share] == SITE.nic_Bps
+
+
+def test_pictures_have_the_documents_numbers_beside_ours():
+    shares, printed = exposed_claims.printed_shares(CASES), exposed_claims.printed_durations(CASES)
+    views = timeline.titled_timelines(CASES, shares, chunks=4)
+    figure = timelines.exchange_timelines(views, "a GPU", printed)
+    texts = [text.get_text() for text in figure.axes[1].texts]
+    assert {"45.18", "18.9", "112.23", "66.1", "9.4", "56.11"} <= set(texts)
+    assert "(document: 20%)" in figure.axes[1].get_title("left")
+    drawn = training_case.share_by_speed(CASES, {"hb_Bps": [1e11], "nic_Bps": [1e10, 1e11], "wan_Bps": [1e9, 1e10]}, 1)
+    marks = exposed_claims.printed_marks(CASES), exposed_claims.hidden_delay(CASES)
+    figure = curves.exposed_share_by_speed(drawn, "a machine", exposed_claims.printed_speeds(), *marks)
+    assert {"> 40%", "75%"} <= {text.get_text() for text in figure.axes[0].texts}
+    assert "20 Gbps" in figure.axes[2].texts[0].get_text() and {100, 400, 800} <= set(figure.axes[1].get_xticks())
+    plain = curves.exposed_share_by_speed(drawn, "a machine", exposed_claims.printed_speeds())
+    assert not any(ax.texts for ax in plain.axes)
+    plt.close("all")
 
 
 @given(st.integers(2, 6), st.floats(0, 1), st.floats(0.05, 2))

@@ -44,6 +44,13 @@ def test_pods_are_what_hangs_together_below_the_spines():
     assert [text.get_text() for text in ax.texts if "Pod" in text.get_text()] == [f"Pod {i}" for i in range(1, 5)]
 
 
+@pytest.mark.parametrize(("planes", "framed"), [(4, 1), (1, 0)])
+def test_switches_of_all_planes_are_framed_as_one_box(planes, framed):
+    net = fat_tree(16, 4, 4, planes=planes).graph()
+    ax = drawing.fabric_figure(net, box="one box").axes[0]
+    assert [text.get_text() for text in ax.texts].count("one box") == framed
+
+
 def test_labels_shrink_to_eight_points_and_then_shorten():
     texts = [["Aggregation 1", "Aggregation 2"], ["A1", "A2"]]
     for room, labels in ((120, texts[0]), (60, texts[1])):

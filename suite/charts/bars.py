@@ -292,11 +292,12 @@ def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[floa
     near = budget_usd <= 2 * data.groupby(["links", "network"])["cost_usd"].sum().max()
     for letter, (way, rows, ax) in zip(ascii_lowercase, parts, strict=False):
         part = rows.assign(billions=rows["cost_usd"] / 1e9)
-        stacked_costs(part, "network", "billions", "part", ax, "cost [billion USD]", f"({letter}) {way}")
+        stacked_costs(part, "network", "billions", "part", ax, "cost [B USD]", f"({letter}) {way}")
+        budget = f"budget: {number(budget_usd / 1e9, 3)} B USD"
         if near:
-            ax.axhline(budget_usd / 1e9, color="black", linestyle="--", label="budget")
+            ax.axhline(budget_usd / 1e9, color="black", linestyle="--", label=budget)
         else:
-            ax.plot([], [], " ", label=f"budget: {number(budget_usd / 1e9, 3)} billion USD, far above")
+            ax.plot([], [], " ", label=f"{budget}, far above")
         if chip_usd:
             low, value, high = chip_usd
             chips = part[part["part"] == "switch chips"]["billions"].to_numpy()
@@ -304,7 +305,7 @@ def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[floa
             span, at = [chips * (1 - low / value), chips * (high / value - 1)], np.arange(len(total)) + 0.44
             ax.errorbar(at, total, span, fmt="_", color="#555555", capsize=3, label="range of the chips' price")
         for i in range(part["network"].nunique(), len(names)):
-            ax.text(i, 0.1, f"{names[i]}:\nnot laid out in racks", rotation=90, ha="center", va="bottom", fontsize=8)
+            ax.text(i, 0.1, "not laid\nout in\nracks", ha="center", va="bottom", fontsize=9)
         ax.set_xlim(-0.5, len(names) - 0.4)
         ax.set_xticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
         ax.get_legend().remove()

@@ -6,6 +6,7 @@ from string import ascii_lowercase
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.colors import to_hex
 
 from railcore.catalog import units
 from railcore.catalog.units import number
@@ -14,6 +15,7 @@ from suite.plotting import COLOURS, GREY, heat_colours, legend_below, log_axis, 
 
 _OPTIMUM: dict = {"color": "black", "linestyle": ":", "linewidth": 1.3}
 _STATISTICS = {"mean": "mean of the flows", "p99": "99th percentile", "last": "last flow"}
+_LABELS = {"single path": "best effort, single path"}
 _FEW = 1e-5  # share of packets sent again; less is drawn there
 
 
@@ -30,6 +32,13 @@ def _over_seeds(data: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFra
     """Least, median and most of a value over its seeds, in the order of the data."""
     parts = data.groupby(list(by), sort=False)[value]
     return parts.agg(least="min", median="median", most="max").reset_index()
+
+
+def _seeds(data: pd.DataFrame) -> str:
+    """How many seeds the transports have: "20; NDP 3"."""
+    counts = data.groupby("transport", sort=False)["seed"].nunique()
+    most = counts.max()
+    return "; ".join([str(most), *(f"{name} {count}" for name, count in counts.items() if count < most)])
 
 
 def lines_over_seeds(data: pd.DataFrame, x: str, y: str, by: str, ax: plt.Axes) -> plt.Axes:
@@ -65,11 +74,11 @@ def completion_time_curves(
     Parameters
     ----------
     shares
-        Columns transport, seed, share (of the flows that are complete), time_s: steps, for only these are known.
+        Columns transport, seed, share (of the flows that are complete), time_s; lines between them.
     last
         Columns transport, seed, last_s, optimum_s.
     document
-        Last flow as a document has it: columns transport, time_s, relation (one of = ~ <), verdict.
+        Last flow as a document has it: columns transport, time_s, relation (one of = ~ <), verdict, text.
     title
         Of both panels.
 
@@ -87,19 +96,22 @@ def completion_time_curves(
     beside: list[tuple[str, float, float, bool]] = [("optimum", optimum_ms, 0.92, True)]
     for i, name in enumerate(names):
         curve = shares[shares["transport"] == name].groupby("share")["time_s"].median() * 1e3
-        upper.step(curve, curve.index, where="post", linewidth=2, **{**styles[name], "linestyle": "-", "marker": ""})
+        upper.plot(curve, curve.index, linewidth=2, **{**styles[name], "linestyle": "-", "marker": ""})
         if steep := curve.iloc[-1] < 1.5 * optimum_ms:
             share = 0.74 - 0.18 * i
         else:  # the first of the others has its name on the left of its line, where there is room
             share = 0.68 if any(not left for *_, left in beside) or beside[-1][2] == 0.83 else 0.83
-        at = float(curve[curve.index >= share].iloc[0])
+        at = float(np.interp(share, curve.index, curve))
         beside.append((name, at, share, steep or share == 0.83))
     for name, x, share, left in beside:
         colour = styles[name]["color"] if name in styles else "black"
-        far = left and x < 1.5 * optimum_ms
+        words, far = _LABELS.get(name, name), left and x < 1.5 * optimum_ms
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.9} if far else None
         text: dict = {"color": colour, "va": "center", "ha": "right" if left else "left", "arrowprops": line}
-        plotting.text_beside(upper, name, (x, share), (-40 if far else -7 if left else 7, 0), **text)
+        if far:  # beyond the lines that are as steep
+            upper.annotate(words, (x, share), (0.95 * optimum_ms, share), **text)
+        else:
+            plotting.text_beside(upper, words, (x, share), (-7 if left else 7, 0), **text)
     percent_axis(upper.yaxis, "share of the flows that are complete")
     upper.set_ylim(0, 1.02)
     rows = {name: len(names) - i for i, name in enumerate(["optimum", *names])}
@@ -118,16 +130,22 @@ def completion_time_curves(
     for relation, part in marked.groupby("relation"):
         times, places, arrow = part["time_s"] * 1e3, part["transport"].map(rows), (-20 * (relation == "<"), 0)
         plotting.document_marks(lower, times, places, part["verdict"], arrow)
-    lower.set_yticks(list(rows.values()), list(rows))
+        for row in part.itertuples():
+            near = row.time_s * 1e3 < 1.5 * optimum_ms
+            style: dict = {"ha": "right", "va": "center"} if near else {"ha": "center", "va": "bottom"}
+            shift = (-24 if relation == "<" else -9, 0) if near else (0, 11)
+            style |= {"fontsize": 9, "color": plotting.VERDICTS[row.verdict]}
+            plotting.text_beside(lower, row.text, (row.time_s * 1e3, rows[row.transport]), shift, **style)
+    lower.set_yticks(list(rows.values()), [_LABELS.get(name, name) for name in rows])
     lower.set_ylim(-0.6, len(rows) - 0.4)
     lower.grid(axis="y", visible=False)
     most = max(last["last_s"].max(), document["time_s"].max()) * 1e3 / optimum_ms
-    log_axis(lower.xaxis, [tick for tick in (1, 1.5, 2, 3, 5, 7, 10, 15, 20) if optimum_ms * 0.9 <= tick])
-    lower.set_xlim(0.42 * optimum_ms, 1.75 * most * optimum_ms)
+    log_axis(lower.xaxis, [tick for tick in (1, 1.5, 2, 3, 5, 7, 9, 12, 20) if optimum_ms * 0.9 <= tick])
+    lower.set_xlim(0.52 * optimum_ms, 1.75 * most * optimum_ms)
     lower.set_xlabel("completion time [ms]")
     upper.tick_params(labelbottom=True)
-    panel_title(upper, "(a) all flows, median of the seeds; steps between the shares that are stored", left=True)
-    panel_title(lower, "(b) last flow: a mark for each seed, a bar at their median; dotted: the optimum", left=True)
+    panel_title(upper, "(a) all flows: median of the seeds", left=True)
+    panel_title(lower, f"(b) last flow: a mark for each seed ({_seeds(last)}), a bar at their median", left=True)
     if len(marked):
         legend_below(figure, lower)
     return figure
@@ -153,8 +171,8 @@ def tail_by_load(data: pd.DataFrame, optimum_s: float, title: str = "") -> plt.F
         colour = styles[name]["color"] if name in styles else "black"
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.8}
         place: dict = {"xytext": (1.03 * full["load"].iloc[0], at), "va": "center", "arrowprops": line}
-        ax.annotate(str(name), (full["load"].iloc[0], end), color=colour, **place)
-    ax.set(ylim=(0, 1.04 * shown["last_us"].max()), xlim=(0, 1.22 * full["load"].iloc[0]))
+        ax.annotate(_LABELS.get(str(name), str(name)), (full["load"].iloc[0], end), color=colour, **place)
+    ax.set(ylim=(0, 1.04 * shown["last_us"].max()), xlim=(0, 1.29 * full["load"].iloc[0]))
     ax.set_xticks(sorted(data["load"].unique()))
     percent_axis(ax.xaxis, "share of the hosts that send")
     ax.set_ylabel("completion time of the last flow [µs]")
@@ -162,9 +180,11 @@ def tail_by_load(data: pd.DataFrame, optimum_s: float, title: str = "") -> plt.F
     unit_us = 1e6 * optimum_s
     over = ax.secondary_yaxis("right", functions=(lambda y: np.divide(y, unit_us), lambda y: np.multiply(y, unit_us)))
     over.set_ylabel("times the optimum")
+    over.set_yticks(range(0, int(1.04 * shown["last_us"].max() / unit_us) + 1, 2))  # none beyond the axis
     (middle,) = ax.plot([], [], color=GREY, marker="o")
     band = ax.fill_between([], [], [], color=GREY, alpha=0.25)
-    ax.legend([middle, band], ["median of the seeds", "from the least to the most of the seeds"], loc="upper left")
+    names = [f"median of the seeds ({_seeds(data)})", "from the least to the most of the seeds"]
+    ax.legend([middle, band], names, loc="upper left")
     return figure
 
 
@@ -188,17 +208,18 @@ def slowdowns_beside_reference(data: pd.DataFrame) -> plt.Figure:
             shift = 0.13 * (j - (len(models) - 1) / 2)
             rows_at = [place[key] + shift for key in zip(mine["transport"], mine["hosts"], strict=True)]
             ax.hlines(rows_at, mine["ours_low"], mine["ours_high"], color=COLOURS[j], linewidth=1.5, zorder=3)
-            ax.plot(mine["ours"], rows_at, **plotting.line_style(j, "none", zorder=4, label=model))
+            ours: dict = {"zorder": 4, "label": f"ours, {model}: mean, and 5th to 95th percentile of the seeds"}
+            ax.plot(mine["ours"], rows_at, **plotting.line_style(j, "none", **ours))
         log_axis(ax.xaxis, [1, 1.2, 1.5, 2, 2.5] if part["reference_high"].max() < 3 else [1, 1.5, 2, 3, 4, 5, 6, 8])
         ax.set_xlabel("times the optimum")
-        panel_title(ax, _STATISTICS.get(statistic, statistic), left=True)
+        panel_title(ax, f"({ascii_lowercase[i]}) {_STATISTICS.get(statistic, statistic)}", left=True)
         if not i:
             ax.set_yticks(list(place.values()), [f"{name}, {hosts:,} hosts" for name, hosts in place])
             ax.set_ylim(min(place.values()) - 0.6, 0.6)
     first = figure.axes[0]
     first.plot([], [], color="#CFCFCF", linewidth=9, label="simulator's runs: least to most")
     first.plot([], [], color="black", linewidth=1.6, label="their mean")
-    legend_below(figure, first)
+    legend_below(figure, first, 2)
     return figure
 
 
@@ -279,7 +300,7 @@ def last_flow_chances(
     unit_s
         Time that one flow keeps a link busy [s].
     printed_s
-        Completion time of the last flow as a document has it: the first is marked in (a), the last in (b).
+        Completion time of the last flow as a document has it: the first is marked in (a), the last in (b); or none.
 
     Returns
     -------
@@ -291,27 +312,27 @@ def last_flow_chances(
     exactly = chances.assign(chance=chances["chance"].diff().fillna(chances["chance"]))
     exactly = exactly[exactly["load"].between(counts.index.min() - 1, counts.index.max() + 1)]
     left.plot(exactly["load"], exactly["chance"], **plotting.line_style(1, "none", label="links as if independent"))
-    (first, first_s), *_, (last, last_s) = printed_s.items()
-    left.axvline(first_s / unit_s, color="black", linestyle="--", linewidth=1.2, label=f"document: {first}")
+    ends = zip((left.axvline, right.axhline), printed_s.items(), strict=False)
+    for line, (name, time_s) in ends:
+        words = f"document: {units.show(time_s, 's')}, {_LABELS.get(name, name)}"
+        line(time_s / unit_s, color="black", linestyle="--", linewidth=1.2, label=words)
     left.set_xlabel(f"flows on the most loaded link, each {number(1e3 * unit_s, 3)} ms")
     left.set_xticks(range(int(counts.index.min()) - 1, int(counts.index.max()) + 2))
     percent_axis(left.yaxis, "share of the draws")
-    left.legend(fontsize=8, loc="upper right")
     names = list(settings["setting"].unique())
     for i, (name, part) in enumerate(settings.groupby("setting", sort=False)):
         slow = part["slowdown"].to_numpy()
         right.plot(np.full(len(slow), names.index(name)), slow, **{**plotting.line_style(0, "none"), "alpha": 0.65})
         right.plot([i - 0.25, i + 0.25], [np.median(slow)] * 2, color=COLOURS[0], linewidth=2)
-    right.axhline(last_s / unit_s, color="black", linestyle="--", linewidth=1.2, label=f"document: {last}")
     right.set_xticks(range(len(names)), names)
     right.set_xlim(-0.6, len(names) - 0.4)
     right.set_ylim(bottom=0)
     right.grid(axis="x", visible=False)
     right.set_xlabel("packets at which a link pauses / goes on")
     right.set_ylabel("last flow, times the optimum")
-    right.legend(fontsize=8, loc="lower right")
-    panel_title(left, "(a) single path", left=True)
-    panel_title(right, f"(b) {last}, a mark for each seed; bar: median", left=True)
+    legend_below(figure, (left, right), 2)
+    panel_title(left, "(a) best effort, single path", left=True)
+    panel_title(right, "(b) RoCEv2, a mark for each seed; bar: median", left=True)
     return figure
 
 
@@ -331,10 +352,11 @@ def exposed_by_transport_bars(data: pd.DataFrame) -> plt.Figure:
         marked = rows[has_printed]
         plotting.document_marks(ax, marked["printed"], y[has_printed], marked["verdict"])
         ends = rows[["share", "most", "printed"]].max(axis=1)
-        for at, share, end in zip(y, rows["share"], ends, strict=True):
-            plotting.text_beside(ax, plotting.percent(share), (end, at), (9, 0), va="center", fontsize=8)
-        ax.set_yticks(y, names)
-        ax.set_xlim(0, 1.18 * rows[["share", "most", "printed"]].max(axis=None))
+        for at, share, end, printed in zip(y, rows["share"], ends, rows["printed"], strict=True):
+            words = plotting.percent(share) + (f" (document: {plotting.percent(printed)})" if printed > 0 else "")
+            plotting.text_beside(ax, words, (end, at), (9, 0), va="center", fontsize=8)
+        ax.set_yticks(y, [_LABELS.get(name, name) for name in names])
+        ax.set_xlim(0, 1.3 * rows[["share", "most", "printed"]].max(axis=None))
         ax.grid(axis="y", visible=False)
         percent_axis(ax.xaxis, "share of the time that is exposed")
         panel_title(ax, f"({letter}) {plotting.model_name(str(model))}", left=True)
@@ -344,10 +366,10 @@ def exposed_by_transport_bars(data: pd.DataFrame) -> plt.Figure:
 
 
 def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
-    """Last flow over the optimum: a group of bars for each way, a bar for each condition, ranges over seeds.
+    """Last flow over the optimum: a group of marks for each way, a mark for each condition, ranges over seeds.
 
     data: columns slowdown (infinite where a flow is never complete) and the two named; a row for each seed.
-    way, by: columns of the groups and of the bars in a group.
+    way, by: columns of the groups and of the marks in a group.
     """
     names, groups = list(data[way].unique()), list(data[by].unique())
     figure, ax = plt.subplots(figsize=(10, 1.6 + 0.14 * len(names) * (len(groups) + 0.8)))
@@ -356,8 +378,9 @@ def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
         over = _over_seeds(data[data[by] == group], [way], "slowdown").set_index(way).reindex(names)
         y = np.arange(len(names)) + (i - (len(groups) - 1) / 2) * width
         shown = over.where(np.isfinite(over))
-        ax.barh(y, shown["median"], width, color=COLOURS[i], label=str(group), hatch=("", "//", "..", "xx")[i % 4])
-        ax.hlines(y, shown["least"], shown["most"], color="black", linewidth=1)
+        style = plotting.line_style(i, "none", markersize=6, label=str(group))
+        ax.hlines(y, shown["least"], shown["most"], color=style["color"], linewidth=2)
+        ax.plot(shown["median"], y, **style)
         for place, middle, most in zip(y, over["median"], over["most"], strict=True):
             if np.isinf(middle):
                 plotting.text_beside(ax, "never", (1, place), (4, 0), va="center", fontsize=8)
@@ -371,6 +394,9 @@ def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
+    for i in range(0, len(names), 2):
+        ax.axhspan(i - 0.5, i + 0.5, color="#F4F4F4", zorder=0)
+    ax.plot([], [], color=GREY, linewidth=2, label="least to most of the seeds; number: median")
     legend_below(figure, ax, 3)
     return figure
 
@@ -395,15 +421,18 @@ def tail_by_paths(sprayed: pd.DataFrame, hashed: pd.DataFrame, level: Mapping[st
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.8), sharey=True)
     lines_over_seeds(sprayed, "entropies", "slowdown", "balancing", left)
-    lines_over_seeds(hashed, "subflows", "slowdown", "model", right)
+    ends = hashed.groupby("model")["subflows"].max()
+    names = {name: f"{name}, up to {end} flows" if end < ends.max() else name for name, end in ends.items()}
+    lines_over_seeds(hashed.assign(model=hashed["model"].map(names)), "subflows", "slowdown", "model", right)
     for i, (name, value) in enumerate(level.items()):
         right.axhline(value, color="black", linestyle=(":", "--")[i % 2], linewidth=1.3, label=name)
     if np.isfinite(needed):
-        right.axvline(needed, color=GREY, linewidth=1.2, label=f"{number(needed)} flows a pair")
+        right.axvline(needed, color=GREY, linewidth=1.2, label=f"{number(needed)} flows a pair needed")
     for ax, column, data in ((left, "entropies", sprayed), (right, "subflows", hashed)):
         log_axis(ax.xaxis, sorted(data[column].unique()), 2, rotation=45)
         log_axis(ax.yaxis, [1, 1.2, 1.5, 2, 3, 4, 5, 6, 8])
-        ax.legend(fontsize=8)
+        ax.fill_between([], [], [], color=GREY, alpha=0.25, label="least to most of the seeds")
+        ax.legend(fontsize=9)
     left.set_ylabel("last flow, times the optimum")
     left.set_xlabel("entropies of a flow, each a path by the hash")
     right.set_xlabel("flows of a transfer, each on a path by the hash")
@@ -413,7 +442,7 @@ def tail_by_paths(sprayed: pd.DataFrame, hashed: pd.DataFrame, level: Mapping[st
 
 
 def slowdown_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, labels: tuple[str, str]) -> plt.Figure:
-    """Last flow over the optimum as cells, a panel for each value of a column, on one scale.
+    """Last flow over the optimum as cells, a panel for each value of a column; across shares, upwards ratios.
 
     Parameters
     ----------
@@ -433,14 +462,14 @@ def slowdown_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, labe
         table = part.pivot(index=rows, columns=columns, values="median")
         mesh = ax.pcolormesh(table, edgecolors="white", linewidth=1, **colours)
         for (y, x), cell in np.ndenumerate(table.to_numpy()):
-            ink = "white" if cell > (1 + colours["vmax"]) / 2 else "black"
+            ink = plotting.ink_on(to_hex(mesh.to_rgba(cell)))
             ax.text(x + 0.5, y + 0.5, number(cell, 3), ha="center", va="center", fontsize=9, color=ink)
-        ax.set_xticks(np.arange(table.shape[1]) + 0.5, [number(column) for column in table.columns])
-        ax.set_yticks(np.arange(table.shape[0]) + 0.5, [number(value) for value in table.index])
+        ax.set_xticks(np.arange(table.shape[1]) + 0.5, [plotting.percent(column) for column in table.columns])
+        ax.set_yticks(np.arange(table.shape[0]) + 0.5, [f"{number(value)}:1" for value in table.index])
         ax.grid(False)
         ax.tick_params(length=0)
         ax.set(xlabel=labels[1], ylabel="" if i else labels[0])
-        panel_title(ax, f"({letter}) {value}", left=True)
+        panel_title(ax, f"({letter}) {_LABELS.get(str(value), value)}", left=True)
     figure.colorbar(mesh, ax=figure.axes, label="last flow, times the optimum")
     return figure
 

@@ -4,8 +4,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from string import ascii_lowercase
+from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.colors import ListedColormap
 from matplotlib.patheffects import withStroke
@@ -240,11 +242,32 @@ def expert_iteration_times(data: pd.DataFrame, title: str) -> plt.Figure:
     return figure
 
 
-def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame, title: str = "") -> plt.Figure:
+def exposed_share_by_speed(
+    data: pd.DataFrame,
+    title: str,
+    speeds: Mapping[str, Sequence[float]],
+    printed: pd.DataFrame | None = None,
+    hidden: tuple[float, str, str] | None = None,
+) -> plt.Figure:
     """Exposed share against the speed of each network, a panel for each, a line for each model and case.
 
-    Columns of data: network, speed_Bps, model, case, share; of printed, points of the document: network, speed_Bps,
-    model, share, relation (one of = ~ < >), verdict. title: of all panels.
+    Parameters
+    ----------
+    data
+        Columns network, speed_Bps, model, case, share.
+    title
+        Of all panels.
+    speeds
+        Of each network, that have a tick [bytes/s].
+    printed
+        Points of a document: network, speed_Bps, model, share, relation (one of = ~ < >), verdict, over (whether ours
+        is above).
+    hidden
+        Wide-area speed that a document finds enough [bytes/s], our verdict, and text.
+
+    Returns
+    -------
+    The figure.
     """
     figure, axes = plt.subplots(1, 3, figsize=(10, 5), sharey=True)
     figure.suptitle(title, fontsize=11)
@@ -256,20 +279,45 @@ def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame, title: str
                 name = plotting.model_name(model) + (", wide area with tail loss of 1 RTT" if style == ":" else "")
                 if len(rows):
                     ax.plot(rows["speed_Bps"] / units.Gbps, rows["share"], style, color=COLOURS[i], label=name, lw=2)
-        for relation, at in printed[printed["network"] == network].groupby("relation"):
-            speeds = at["speed_Bps"] / units.Gbps
-            plotting.document_marks(ax, speeds, at["share"], at["verdict"], arrow=_BOUNDS.get(relation, (0, 0)))
+        for row in () if printed is None else printed[printed["network"] == network].itertuples():
+            _printed_share(ax, row)
         least, most = part["speed_Bps"].min() / units.Gbps, part["speed_Bps"].max() / units.Gbps
-        steps = [digit * 10.0**power for power in range(-3, 7) for digit in (1, 2, 5)]
-        log_axis(ax.xaxis, [speed for speed in steps if least <= speed <= most][::2])
+        log_axis(ax.xaxis, _ticks([speed / units.Gbps for speed in speeds[network]], least, most))
+        ax.tick_params(axis="x", labelsize=9)
         ax.set(ylim=(0, 1), xlabel=f"{network.replace(' ', '-')} speed of a GPU [Gbps]")
         panel_title(ax, f"({letter}) {network}", left=True)
+    if hidden:
+        speed_Bps, verdict, text = hidden
+        look: dict = {"color": plotting.VERDICTS[verdict]}
+        axes[2].axvline(speed_Bps / units.Gbps, linestyle="--", linewidth=1.2, **look)
+        plotting.text_beside(axes[2], text, (speed_Bps / units.Gbps, 0.98), (4, 0), va="top", fontsize=8.5, **look)
     percent_axis(axes[0].yaxis, _EXPOSED_SHARE)
     named: dict = {}
     for ax in axes[::-1]:
         named |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    named = dict(sorted(named.items(), key=lambda item: item[0].startswith("document")))
     figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3, fontsize=9)
     return figure
+
+
+def _printed_share(ax: plt.Axes, row: Any) -> None:
+    """A document's share at a speed: its mark, and the number on the side where our line is not."""
+    at, sign = (row.speed_Bps / units.Gbps, row.share), {"<": "< ", ">": "> "}.get(row.relation, "")
+    plotting.document_marks(ax, *at, row.verdict, arrow=_BOUNDS.get(row.relation, (0, 0)))
+    below = (row.over or row.share < 0.1) and row.relation != "<"  # near the axis there is room below
+    side: dict = {"ha": "right", "va": "top"} if below else {"ha": "left", "va": "bottom"}
+    shift, text = (-7, -1) if below else (7, 2), sign + plotting.percent(row.share)
+    plotting.text_beside(ax, text, at, shift, fontsize=9, color=plotting.VERDICTS[row.verdict], **side)
+
+
+def _ticks(wanted: Iterable[float], least: float, most: float) -> list[float]:
+    """Ticks of a logarithmic axis: those wanted, and digits 1, 2, 5 that are far enough from all others."""
+    ticks = [value for value in wanted if least <= value <= most]
+    for value in [digit * 10.0**power for power in range(-3, 7) for digit in (1, 2, 5)]:
+        apart = (abs(math.log(value / tick)) for tick in ticks)
+        if least <= value <= most and min(apart, default=math.inf) > 0.13 * math.log(most / least):
+            ticks.append(value)
+    return sorted(ticks)
 
 
 def shares_by_micro_batches(data: pd.DataFrame) -> plt.Figure:
@@ -280,11 +328,11 @@ def shares_by_micro_batches(data: pd.DataFrame) -> plt.Figure:
     figure, parts = plotting.panels(data, "model", (10 / data["model"].nunique(), 5), sharey=True)
     figure.set_layout_engine("constrained", wspace=0.08)  # or the first tick of a panel meets the one before
     for letter, (model, part, ax) in zip(ascii_lowercase, parts, strict=False):
-        x, busy = part["micro_batches"], part["idle"] + part["exposed"]
-        ax.fill_between(x, busy, 1, color=COLOURS[5], alpha=0.5, label="computing")
-        ax.fill_between(x, part["idle"], busy, color=COLOURS[1], label="exposed communication")
-        ax.fill_between(x, 0, part["idle"], color="#D9D9D9", label="idle: fill and drain")
-        steady = "steady state, an exchange each micro-batch: above it exposed"
+        x, computes = part["micro_batches"], 1 - part["idle"] - part["exposed"]
+        ax.fill_between(x, 1 - part["idle"], 1, color="#D9D9D9", label="idle: fill and drain")
+        ax.fill_between(x, computes, 1 - part["idle"], color=COLOURS[1], label="exposed communication")
+        ax.fill_between(x, 0, computes, color=COLOURS[5], alpha=0.5, label="computing")
+        steady = "computing in the steady state, an exchange each micro-batch"
         ax.plot(x, 1 - part["steady_share"], "k--", label=steady)
         marked = part.iloc[:: max(1, round(len(part) / 7))].set_index("micro_batches")["tokens"]
         log_axis(ax.xaxis, marked.index, text=lambda count, at=marked: f"{count:,}\n{number(at[count] / 1e9, 2)}")
@@ -320,6 +368,13 @@ def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> plt.Figure
     right.pcolormesh(which.columns / units.Gbps, which.index / units.Gbps, which, cmap=colours, **levels)
     for axis in (right.xaxis, right.yaxis):
         log_axis(axis)
+    for i in sorted(set(best["which"])):
+        wide = (which == i).sum(axis=1).to_numpy()
+        y = int(np.median(np.flatnonzero(wide == wide.max())))  # a row with most of this placement
+        across = which.columns[(which == i).iloc[y]]
+        place = (across[len(across) // 2] / units.Gbps, which.index[y] / units.Gbps)
+        ink, name = plotting.ink_on(COLOURS[i % len(COLOURS)]), names[i].replace(", ", ",\n")
+        plotting.text_beside(right, name, place, (0, 9), ha="center", color=ink)  # above the star
     right.set(xlabel="scale-out speed of a GPU [Gbps]", ylabel="scale-up speed of a GPU [Gbps]")
     panel_title(right, "(c) least exposed placement; star: the speeds of (a) and (b)", left=True)
     here = (at["nic_Bps"] / units.Gbps, at["hb_Bps"] / units.Gbps)

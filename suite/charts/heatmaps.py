@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from string import ascii_uppercase
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -18,7 +20,7 @@ from railcore.catalog.units import GB, counted, number
 from suite import plotting
 from suite.charts.bars import volume_by_kind
 from suite.colours import VERDICTS
-from suite.plotting import COLOURS, MARKERS, heat_colours, log_axis, panels, percent, percent_axis
+from suite.plotting import COLOURS, heat_colours, log_axis, panels, percent, percent_axis
 
 _CELLS = 256  # of a matrix' side: more GPUs share a cell, which shows the largest entry
 _NO_SHARE_COLOUR = "#CFCFCF"
@@ -92,28 +94,31 @@ def share_heatmaps(
 
 
 def cost_map(data: pd.DataFrame, marks: Mapping[str, tuple[int, int]]) -> plt.Figure:
-    """Cost as colour over rails (across) and planes (up), tiers written on it, with marks at (rails, planes).
+    """Cost as colour over rails (across) and planes (up), tiers and mean cost on it, with letters at (rails, planes).
 
     Columns rails, planes, cost_usd, tiers, price_book.
     """
-    figure, ax = plt.subplots(figsize=(9.5, 4.2))
+    figure, ax = plt.subplots(figsize=(9.5, 5))
     table = data.pivot(index="planes", columns="rails", values="cost_usd") / 1e9
     planes, edges = list(table.index), np.append(table.columns - 0.5, table.columns[-1] + 0.5)
     mesh = ax.pcolormesh(edges, np.arange(len(planes) + 1) - 0.5, table, cmap=heat_colours(), rasterized=True)
-    figure.colorbar(mesh, ax=ax, label=f"cost [billion USD] by the prices of {data['price_book'].iloc[0]}")
+    figure.colorbar(mesh, ax=ax, label=f"cost [B USD], prices of {data['price_book'].iloc[0]}")
     for (count, tiers), run in data.groupby(["planes", "tiers"])["rails"]:
         if run.size > 0.05 * len(table.columns):
-            dark = table.loc[count, run].mean() > table.to_numpy().mean()
-            style: dict = {"ha": "center", "va": "top", "fontsize": 8, "color": "white" if dark else "black"}
-            ax.text(run.mean(), planes.index(count) + 0.45, counted(tiers, "tiers"), **style)
-    for i, (name, (r, p)) in enumerate(marks.items()):
-        style = {"markeredgecolor": "black", "markersize": 10 - i, "linestyle": "", "clip_on": False}
-        label = f"{name}: {counted(r, 'rails')}, {counted(p, 'planes')}"
-        ax.plot(r, planes.index(p), MARKERS[i], color=COLOURS[(1, 3, 4, 5, 2)[i % 5]], label=label, **style)
+            mean, wide = table.loc[count, run].mean(), run.size > 0.15 * len(table.columns)
+            ink = plotting.ink_on(mpl.colors.to_hex(tuple(mesh.to_rgba(mean))))
+            text = counted(tiers, "tiers") + f": {number(mean, 2)} B USD" * wide
+            ax.text(run.mean(), planes.index(count) + 0.42, text, ha="center", va="top", fontsize=9, color=ink)
+    costs = data.set_index(["rails", "planes"])["cost_usd"] / 1e6
+    for letter, (name, (r, p)) in zip(ascii_uppercase, marks.items(), strict=False):
+        label = f"{letter}  {name}: {counted(r, 'rails')}, {counted(p, 'planes')}, {costs[r, p]:,.0f} M USD"
+        look: dict = {"color": "white", "markeredgecolor": "black", "clip_on": False, "label": label}
+        ax.plot(r, planes.index(p) - 0.12, "o", markersize=15, **look)
+        ax.text(r, planes.index(p) - 0.12, letter, ha="center", va="center_baseline", fontsize=9, weight="bold")
     ax.set_yticks(range(len(planes)), [number(count) for count in planes])
     ax.set(xlabel="rails", ylabel="planes")
     ax.grid(False)
-    figure.legend(loc="outside lower center", ncols=2)
+    figure.legend(loc="outside lower center", ncols=1, handlelength=0, markerscale=0)
     return figure
 
 

@@ -13,24 +13,43 @@ from matplotlib.patheffects import withStroke
 
 from railcore.catalog import units
 from railcore.catalog.units import number
-from suite.colours import CRITICAL_PATH, WAITS
-from suite.plotting import COLOURS, LINKS, PASSES, TRAFFIC, model_name, paler, panel_title, text_beside
+from suite.colours import CRITICAL_PATH, VERDICTS, WAITS
+from suite.plotting import (
+    COLOURS,
+    LINKS,
+    PASSES,
+    TRAFFIC,
+    VERDICT_WORDS,
+    model_name,
+    paler,
+    panel_title,
+    text_beside,
+)
 
 _FILLS = PASSES | {"sync": TRAFFIC["data"]}
 _HALF = 0.42  # half of a box's height, stages being 1 apart
 _LANES = ("GPU", "scale-up", "scale-out", "wide area")
-_EXCHANGE_EVENTS = {  # of the exchange, in the order of the legend: name and colour
+_EXCHANGE_EVENTS = {  # of the exchange: name and colour
     "forward": ("forward", _FILLS["forward"]),
     "backward": ("backward", _FILLS["backward"]),
-    "tensor": ("tensor exchange, exposed", TRAFFIC["tensor"]),
-    "pipeline": ("pipeline send, exposed", TRAFFIC["pipeline"]),
-    "scale-up reduce": ("1 scale-up reduce", LINKS["scale-up"]),
-    "scale-out reduce": ("2 scale-out reduce", LINKS["scale-out"]),
-    "wide area": ("3 wide area", LINKS["wide area"]),
-    "propagation": ("propagation", paler(LINKS["wide area"], 0.6)),
-    "scale-out gather": ("4 scale-out gather", paler(LINKS["scale-out"], 0.55)),
-    "scale-up gather": ("5 scale-up gather", paler(LINKS["scale-up"], 0.55)),
+    "tensor": ("tensor, a pass", TRAFFIC["tensor"]),
+    "pipeline": ("pipeline, a pass", TRAFFIC["pipeline"]),
+    "scale-up reduce": ("1 AllReduce", LINKS["scale-up"]),
+    "scale-out reduce": ("2 AllReduce", LINKS["scale-out"]),
+    "wide area": ("3 exchange", LINKS["wide area"]),
+    "propagation": ("delay, one way", paler(LINKS["wide area"], 0.6)),
+    "scale-out gather": ("4 AllGather", paler(LINKS["scale-out"], 0.55)),
+    "scale-up gather": ("5 AllGather", paler(LINKS["scale-up"], 0.55)),
 }
+
+
+_EVENTS_OF_LANES = (
+    ("forward", "backward"),
+    ("tensor", "scale-up reduce", "scale-up gather"),
+    ("pipeline", "scale-out reduce", "scale-out gather"),
+    ("wide area", "propagation"),
+)
+_TIMES_AT = (12, 24, 150, 205)  # columns right of a panel: mark, name, our time, the document's [points]
 
 
 class Timed(Protocol):
@@ -39,6 +58,10 @@ class Timed(Protocol):
     events: pd.DataFrame
     backward_end_s: float
     due_s: float
+
+    @property
+    def durations_s(self) -> dict[str, float]:
+        """Time of each event in all [s]."""
 
 
 def _boxes(ax: plt.Axes, x: np.ndarray, y: np.ndarray, **style) -> None:
@@ -168,34 +191,63 @@ def _path(ax: plt.Axes, times: np.ndarray, stages: np.ndarray) -> None:
     ax.annotate("", xy=(x[-1], y[-1]), xytext=(x[-2], y[-1]), arrowprops=arrow, zorder=6)
 
 
-def exchange_timelines(parts: Mapping[str, Timed], title: str = "") -> plt.Figure:
+def exchange_timelines(
+    parts: Mapping[str, Timed], title: str = "", document: Sequence[Mapping[str, tuple[float, str]]] = ()
+) -> plt.Figure:
     """A device's passes and the steps of the exchange on their networks, a panel for each, by title.
 
     Each with events (columns lane, event, chunk, start_s, end_s), backward_end_s and due_s [s], end of the backward
     pass, dashed, and of what the next pass waits for; between them the exchange is exposed, shaded. title: of all.
+    Beside each lane are the times of its events in all; document: those of a document with our verdict, by event.
     """
-    figure, axes = plt.subplots(len(parts), 1, figsize=(10, 1.4 + 2.3 * len(parts)), squeeze=False)
+    figure, axes = plt.subplots(len(parts), 1, figsize=(10, 1.3 + 2.6 * len(parts)), squeeze=False)
     figure.suptitle(title, fontsize=11)
-    for letter, ax, (name, part) in zip(ascii_lowercase, axes.flat, parts.items(), strict=False):
+    printed = [*document, *[{}] * len(parts)]
+    for letter, ax, (name, part), times in zip(ascii_lowercase, axes.flat, parts.items(), printed, strict=False):
         events = part.events[part.events["end_s"] > part.events["start_s"]]
+        end_ms = events["end_s"].max() * 1e3
         for event in reversed(_EXCHANGE_EVENTS):  # the passes' traffic over the steps that it interrupts
-            rows = events[events["event"] == event]
+            rows, colour = events[events["event"] == event], _EXCHANGE_EVENTS[event][1]
             half = 0.12 if event == "propagation" else 0.36
             y = rows["lane"].map(_LANES.index).to_numpy(float)[:, None] + [-half, half]
             x = rows[["start_s", "end_s"]].to_numpy() * 1e3
-            _boxes(ax, x, y, facecolors=[_EXCHANGE_EVENTS[event][1]], edgecolors="white", linewidths=0.3)
+            thin = np.diff(x).max(initial=0) < 0.008 * end_ms  # seen by its edge
+            edges: dict = (
+                {"edgecolors": colour, "linewidths": 0.8} if thin else {"edgecolors": "white", "linewidths": 0.3}
+            )
+            _boxes(ax, x, y, facecolors=[colour], **edges)
         if part.due_s > part.backward_end_s:
             ax.axvspan(part.backward_end_s * 1e3, part.due_s * 1e3, color=WAITS, zorder=0)
         ax.axvline(part.backward_end_s * 1e3, color="black", linestyle="--", linewidth=1)
-        ax.set(xlim=(0, events["end_s"].max() * 1e3), ylim=(len(_LANES) - 0.5, -0.5))
+        ax.set(xlim=(0, end_ms), ylim=(len(_LANES) - 0.5, -0.8))
         _lanes(ax, _LANES)
+        _times_of_events(ax, part.durations_s, times)
         panel_title(ax, f"({letter}) {model_name(name)}", left=True)
     axes[-1, 0].set_xlabel("time [ms]")
-    handles: list = [Patch(facecolor=colour, label=name) for name, colour in _EXCHANGE_EVENTS.values()]
-    handles.append(Patch(facecolor=WAITS, label="exchange exposed"))
+    handles: list = [Patch(facecolor=WAITS, label="exchange exposed: the next forward pass waits")]
     handles.append(plt.Line2D([], [], color="black", linestyle="--", linewidth=1, label="end of the backward pass"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)
+    verdicts = {verdict for times in document for _, verdict in times.values()}
+    for verdict in sorted(verdicts, key=[*VERDICTS].index):
+        handles.append(Patch(facecolor=VERDICTS[verdict], label=f"document: {VERDICT_WORDS[verdict]}"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
     return figure
+
+
+def _times_of_events(ax: plt.Axes, ours_s: Mapping[str, float], document: Mapping[str, tuple[float, str]]) -> None:
+    """Right of each lane what its colours mean, how long they last, and a document's times in the verdict's colour."""
+    mark, name, ours, theirs = _TIMES_AT
+    place: dict = {"xycoords": ax.get_yaxis_transform(), "va": "center", "fontsize": 8.5, "annotation_clip": False}
+    for text, column in (("ours [ms]", ours), ("document", theirs))[: 1 + bool(document)]:
+        text_beside(ax, text, (1, -0.62), (column, 0), ha="right", **place)
+    for lane, events in enumerate(_EVENTS_OF_LANES):
+        for row, event in enumerate(events):
+            at, (words, colour) = (1, lane + 0.31 * (row - (len(events) - 1) / 2)), _EXCHANGE_EVENTS[event]
+            text_beside(ax, "\u25a0", at, (mark, 0), ha="center", color=colour, **place)
+            text_beside(ax, words, at, (name, 0), ha="left", **place)
+            text_beside(ax, f"{1e3 * ours_s[event]:.2f}", at, (ours, 0), ha="right", **place)
+            if event in document:
+                time_s, verdict = document[event]
+                text_beside(ax, number(1e3 * time_s), at, (theirs, 0), ha="right", color=VERDICTS[verdict], **place)
 
 
 def hourly_demand(data: pd.DataFrame, title: str = "") -> plt.Figure:

@@ -12,9 +12,16 @@ from suite import plotting
 from suite.plotting import COLOURS, legend_below, line_style, log_axis, percent, percent_axis, text_beside
 
 _TARGET = 0.9  # goodput to reach
+_PLACEMENTS = {
+    "rings together": "rings together: racks of one stage side by side",
+    "pipelines together": "pipelines together: all stages of a replica side by side",
+    "bands": "bands: some stages of some replicas side by side",
+    "random": "random",
+}
 _RATIOS = 0.5, 1.5  # of parts, modelled over measured; what is beyond stands at the edge
 _DASHES = ("-", "--", "-.", ":")
-_DAYS = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
+_DAYS = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460}
+_DAYS |= {"15 years": 5475, "50 years": 18250}
 
 
 def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:
@@ -28,19 +35,23 @@ def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:
     left.plot(one["oversubscription"], one["uplinks"], color="black", linewidth=2, label="uplinks of a leaf")
     right.plot(one["oversubscription"], one["cost_usd"] / 1e9, color="black", marker=".")
     for i, (name, rows) in enumerate(data.groupby("placement", sort=False)):
-        style = line_style(i, ("-", "--")[i % 2], markersize=6, label=name)
+        style = line_style(i, ("-", "--")[i % 2], markersize=6, label=_PLACEMENTS.get(name.partition(",")[0], name))
         left.plot(rows["oversubscription"], rows["most_leaving"], **style)
-        best = rows[rows["fits"]].nlargest(1, "oversubscription")
-        right.plot(best["oversubscription"], best["cost_usd"] / 1e9, **line_style(i, "", markersize=11 - 2 * i))
+    most = data[data["fits"]].groupby("placement", sort=False)["oversubscription"].max()
+    for ratio, same in most.groupby(most):
+        cost = one.loc[one["oversubscription"] == ratio, "cost_usd"].iloc[0] / 1e9
+        right.plot(ratio, cost, "o", color="black", markersize=9)
+        words = ",\n".join(name.partition(",")[0] for name in same.index)
+        text_beside(right, f"{words}\n{number(ratio)}:1, {number(cost, 3)} B USD", (ratio, cost), (9, 0), fontsize=9)
     log_axis(left.yaxis, [10, 20, 50, 100, 200])
     left.set(ylabel="traffic leaving [NICs at full rate]")
-    right.set(ylabel="cost [B USD]", ylim=0)
+    right.set(ylabel="cost [B USD]", ylim=(0, 1.18 * one["cost_usd"].max() / 1e9))
     plotting.panel_title(left, "(a) traffic that leaves the busiest leaf", left=True)
     plotting.panel_title(right, "(b) cost; marked: most oversubscription without slower flows", left=True)
     shown = [ratio for ratio in distinct(one["oversubscription"]) if ratio == int(ratio)]
     for ax in (left, right):
         plotting.ratio_axis(ax, shown, "oversubscription of the leaves, bandwidth down : up")
-    legend_below(figure, left, 5)
+    legend_below(figure, left, 2)
     return figure
 
 
@@ -78,10 +89,17 @@ def model_size_by_training_time(
     The axes.
     """
     for i, (name, part) in enumerate(data.groupby("law", sort=False)):
-        label = name.replace("Hoffmann", "Hoffmann approach")
+        label = name.replace("Hoffmann", "Hoffmann et al., approach").replace("Kaplan", "Kaplan et al.")
         ax.plot(part["training_days"], part["parameters"], **line_style(i, _DASHES[i % 4], marker="", label=label))
         picked = chosen[chosen["law"] == name]
         ax.plot(picked["training_days"], picked["parameters"], **line_style(i, "", markersize=6))
+        soon = i < chosen["law"].nunique() / 2  # on the left of its line, above the size's; the others on the right
+        side: dict = {"ha": "right", "va": "bottom"} if soon else {"ha": "left", "va": "top"}
+        for row in picked.itertuples():
+            at, shift = (row.training_days, row.parameters), (-3, 3) if soon else (3, -3)
+            text_beside(
+                ax, _duration(row.training_days), at, shift, fontsize=9, color=COLOURS[i % len(COLOURS)], **side
+            )
     for i, size in enumerate(sorted(chosen["parameters"].round(-9).unique())):
         ax.axhline(size, color="black", linewidth=0.8, linestyle=(0, (2, 3)))
         place: dict = {"xycoords": ax.get_yaxis_transform(), "fontsize": 9}
@@ -98,20 +116,27 @@ def model_size_by_training_time(
     return ax
 
 
+def _duration(days: float) -> str:
+    """A training time in words, such as "2.7 years"."""
+    name, unit = next((name, unit) for name, unit in (("years", 365), ("days", 1), ("hours", 1 / 24)) if days >= unit)
+    return f"{number(days / unit, 2)} {name}"
+
+
 def sizes_by_budget(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
-    """Loss-optimal parameters against the budget, hollow, and those that fit on the racks, filled, by platform.
+    """Loss-optimal parameters against the budget, a line, and those that fit on the racks, marks, by platform.
 
     Columns platform, format, budget_usd, optimal_parameters, parameters (NaN where nothing fits).
     """
     for i, (platform, part) in enumerate(data.groupby("platform", sort=False)):
         label = f"{platform}, {part['format'].iloc[0].upper()}"
-        hollow = line_style(i, markersize=6, markerfacecolor="white", label=label)
-        ax.plot(part["budget_usd"], part["optimal_parameters"], **hollow)
-        ax.plot(part["budget_usd"], part["parameters"], **line_style(i, ":", markersize=6))
+        ax.plot(part["budget_usd"], part["optimal_parameters"], **line_style(i, marker=""))
+        ax.plot(part["budget_usd"], part["parameters"], **line_style(i, ":", markersize=6, label=label))
+    ax.plot([], [], "-", color="0.4", label="loss-optimal")
+    ax.plot([], [], "o:", color="0.4", label="largest that fits the racks")
     ax.margins(0.08)
-    log_axis(ax.xaxis, sorted(data["budget_usd"].unique()), text=lambda budget: f"{number(budget / 1e9)} billion")
+    log_axis(ax.xaxis, sorted(data["budget_usd"].unique()), text=lambda budget: number(budget / 1e9))
     _trillions(ax)
-    ax.set(xlabel="budget [USD]", ylabel="parameters [trillion], loss-optimal (hollow) and fitting (filled)")
+    ax.set(xlabel="budget [B USD]", ylabel="parameters of the model [trillion]")
     ax.legend()
     return ax
 

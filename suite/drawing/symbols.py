@@ -83,6 +83,7 @@ def draw_fabric(
     group: str = "Domain",
     legend: bool = True,
     pod: str = "",
+    box: str = "",
 ) -> plt.Axes:
     """A fabric in layers: GPUs by HB domain (scale-up or NVLink domain) at the bottom, switches by tier above them.
 
@@ -105,6 +106,8 @@ def draw_fabric(
         Names of the rows of switches, tier 1 first.
     endpoint, group, pod
         Names of a GPU, of what holds it, and of what hangs together below the top tier, boxed where it has a name.
+    box
+        Text in a frame around the switches of all planes, where each plane has one; "" for no frame.
 
     Returns
     -------
@@ -118,6 +121,7 @@ def draw_fabric(
     scale = _frame(layout, ax)
     _boxes(layout, ax, scale)
     _pods(layout, ax, scale, pod) if pod else None
+    _box_of_planes(layout, ax, scale, box)
     _edges(layout, ax, scale, changes)
     labels = [layers.route_label(whole, path, endpoint, group) for path in routes]
     handles = _routes(layout, ax, scale, dict(zip(labels, routes, strict=True))) + _legend(layout, scale, changes)
@@ -235,6 +239,17 @@ def _pods(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale, name: str) -
         _box(ax, scale, min(xs) - 0.62, low, max(xs) - min(xs) + 1.24, high - low, **frame)
         middle = (min(xs) + max(xs)) / 2
         ax.text(middle, max(ys), f"{name} {number}", fontsize=_TEXT, ha="center", va="center", weight="bold")
+
+
+def _box_of_planes(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale, text: str) -> None:
+    """A frame around the switches of all planes, chips of one box, with a text in its middle."""
+    rows = [row for row in layout.rows if row.kind == "switch"]
+    if not text or len(layout.planes) < 2 or any(len(row.nodes) > 1 for row in rows):
+        return
+    places = [layout.at[row.nodes[0]] for row in rows]
+    left, right, y = min(x for x, _ in places) - 1, max(x for x, _ in places) + 1, places[0][1]
+    _box(ax, scale, left, y - 0.32, right - left, 0.64, **_SHARED_SWITCH)
+    ax.text((left + right) / 2, y, text, fontsize=_TEXT, ha="center", va="center")
 
 
 def _edges(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale, changes: _Changes) -> None:

@@ -42,6 +42,14 @@ PRINTED_POINTS: dict[str, tuple[str, dict[str, float], dict[str, float]]] = {
     "flops2024.fig3b.moe_400g_gain": ("moe", {"nic_Bps": 400 * Gbps}, {"nic_Bps": 1600 * Gbps}),
 }
 
+# By event of a timeline: the last part of its claim's id; the delay is an input.
+_PRINTED_TIMES = {"forward": "forward", "backward": "backward", "tensor": "tp_time", "pipeline": "pp_time"}
+_PRINTED_TIMES |= {
+    f"{network} {kind}": f"dp_{network.replace('-', '_')}_all_{kind}"
+    for network in ("scale-up", "scale-out")
+    for kind in ("reduce", "gather")
+}
+
 CaseChange = Callable[[TrainingCase], TrainingCase]
 
 
@@ -60,16 +68,69 @@ def ways_of_counting(gpu_rates: Mapping[str, float]) -> dict[str, CaseChange]:
 def printed_marks(cases: Cases) -> pd.DataFrame:
     """Points of `PRINTED_POINTS` that are shares; those of the machine as it is at the document's own speeds.
 
-    Columns network, speed_Bps, model, share (printed), relation, verdict (on ours, of the cases).
+    Columns network, speed_Bps, model, share (printed), relation, verdict (on ours, of the cases), over (whether ours
+    is above the printed share).
     """
     site, ours, rows = document_site(1), shares_at_points(cases), []
     for key, (model, speeds, faster) in PRINTED_POINTS.items():
         entry = claims.claim(key)
         at = speeds or {"hb_Bps": float(site.hb_Bps), "nic_Bps": float(site.nic_Bps)}
         if not faster and key in ours:
-            told = (model, entry.paper_value, entry.relation, claims.verdict_of(key, ours[key]))
+            told = (
+                model,
+                entry.paper_value,
+                entry.relation,
+                claims.verdict_of(key, ours[key]),
+                ours[key] > entry.paper_value,
+            )
             rows += [(NETWORK_NAMES[net], speed, *told) for net, speed in at.items()]
-    return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation", "verdict"])
+    return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation", "verdict", "over"])
+
+
+def printed_speeds() -> dict[str, list[float]]:
+    """Speeds that the document names, by network [bytes/s]."""
+    site = document_site(1)
+    named = {"hb_Bps": {float(site.hb_Bps)}, "nic_Bps": {float(site.nic_Bps)}}
+    for _, *speeds in PRINTED_POINTS.values():
+        for at in speeds:
+            for field, speed_Bps in at.items():
+                named[field].add(speed_Bps)
+    named["wan_Bps"] = {claims.paper_value(WAN_MASKED) / 8}
+    return {NETWORK_NAMES[field]: sorted(speeds) for field, speeds in named.items()}
+
+
+def hidden_delay(cases: Cases) -> tuple[float, str, str]:
+    """Wide-area speed from which the document hides the delay [bytes/s], our verdict, and both in words."""
+    least = {name: communication_quantities(case)["wan_masked"] for name, case in cases.items()}
+    printed, bits = claims.paper_value(WAN_MASKED), 8 * max(least.values())
+    names = {"moe": "mixture"}
+    ours = "\n".join(f"{show(speed, 'bps', 2)} ({names.get(name, name)})" for name, speed in least.items())
+    delay = show(claims.paper_value(ONE_WAY_DELAY), "s")
+    words = f"document: at least\n{show(printed / 8, 'bps')} hide {delay}\nours: {ours}"
+    return printed / 8, claims.verdict_of(WAN_MASKED, bits), words
+
+
+def printed_durations(cases: Cases) -> list[dict[str, tuple[float, str]]]:
+    """For each case, what the document prints of a timeline's events: time [s] and our verdict, by event."""
+    delay_s, printed = claims.paper_value(ONE_WAY_DELAY), []
+    for model, case in cases.items():
+        ours, delay = communication_quantities(case), (delay_s, claims.verdict_of(ONE_WAY_DELAY, _delay_s(case)))
+        keys = {event: f"flops2024.{model}.{name}" for event, name in _PRINTED_TIMES.items()}
+        times = {
+            event: (claims.paper_value(key), claims.verdict_of(key, ours[_PRINTED_TIMES[event]]))
+            for event, key in keys.items()
+        }
+        printed.append(times | {"propagation": delay})
+    return printed
+
+
+def printed_shares(cases: Cases) -> dict[str, float]:
+    """The document's exposed share of each model on the machine as it is."""
+    return {name: claims.paper_value(EXPOSED_SHARE + name) for name in cases}
+
+
+def _delay_s(case: TrainingCase) -> float:
+    return float(case.site.one_way_delay_s)
 
 
 def shares_at_points(cases: Cases, way: CaseChange = lambda case: case) -> dict[str, float]:

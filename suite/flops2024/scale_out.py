@@ -459,7 +459,7 @@ def notable_shapes(
     shapes = {
         "cheapest": cheapest[0],
         "cheapest that divides a rack": next(shape for shape in cheapest if shape[0] in dividing),
-        "given": (rails, planes),
+        "asked for": (rails, planes),
         f"fewest rails with 2 tiers at {planes} planes": (fewest, planes),
         "fewest of these that divide a rack": (next((r for r in dividing if r >= fewest), 0), planes),
     }

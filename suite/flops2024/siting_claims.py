@@ -228,18 +228,31 @@ def table1_shown(implied: pd.DataFrame) -> pd.DataFrame:
 
     implied: of `demand_side`. Powers in MW, shares in percent.
     """
+    needs_w = [claims.paper_value(f"flops2024.infra.total_power_{end}") for end in ("low", "high")]
+    rows = [authority_row(code) for code in implied["authority"]]
+    since, until = rows[0]["window"].split("/")
     megawatts = {name: (implied[name] / units.MW).round() for name in implied if name.endswith("_w")}
     return pd.DataFrame(
         {
-            "Balancing Authority": implied["authority"],
-            "Max Available (printed, not recomputed) [MW]": megawatts["printed_w"],
+            "Balancing Authority": [f"{row['authority']} ({row['name']})" for row in rows],
+            "Max Available, the document's (not recomputed) [MW]": megawatts["printed_w"],
             "Region": implied["region"],
-            "largest demand, spikes removed [MW]": megawatts["peak_demand_clean_w"],
-            "generation that both imply [MW]": megawatts["implied_generation_clean_w"],
-            "of the plants' capacity, May 2023": [f"{share:.0%}" for share in implied["implied_over_capacity"]],
-            "capacity less largest demand, the most possible [MW]": megawatts["bound_w"],
+            f"feeds the document's {' / '.join(units.show(need, 'W', 3) for need in needs_w)}": [
+                " / ".join(_part_fed(power, need) for need in needs_w) for power in implied["printed_w"]
+            ],
+            f"largest demand, {since} to {until}, spikes removed [MW]": megawatts["peak_demand_clean_w"],
+            "largest generation that both imply [MW]": megawatts["implied_generation_clean_w"],
+            f"this over the plants' capacity of {rows[0]['capacity_as_of']}": [
+                f"{share:.0%}" + ": impossible" * (share > 1) for share in implied["implied_over_capacity"]
+            ],
+            "capacity less largest demand: the most that can be free [MW]": megawatts["bound_w"],
         }
     )
+
+
+def _part_fed(power_w: float, need_w: float) -> str:
+    """Which part of a datacenter in one or two places a power feeds."""
+    return "whole" if power_w >= need_w else "half" if power_w >= need_w / 2 else "no"
 
 
 def larger_bounds(printed_w: Mapping[str, float]) -> pd.DataFrame:

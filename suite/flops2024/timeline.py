@@ -25,6 +25,7 @@ from suite.flops2024.training_case import TrainingCase
 GRADIENT_EXCHANGE_STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
 _NETWORK_LANES = ("scale-up", "scale-out", "wide area")
 _LANE_OF_STEP = (0, 1, 2, 1, 0)
+_COUNTED = {"each network": "if steps 1 to 3 start with backward"}  # the rule in words
 _ROUNDING = 1 + 1e-12  # events so close are at once: sums of the same times in another order differ in the last bit
 TIMELINE_ASSUMPTIONS: tuple[dict, ...] = (  # options of `timeline` that no source decides
     {"due": 5},  # gradients all there at the start; the whole exchange ends with the backward pass
@@ -69,6 +70,15 @@ class Timeline:
         table = pd.DataFrame(rows, columns=["lane", "event", "chunk", "start_s", "end_s"])
         nine = partial(units.significant, digits=9)  # events at once stay in this order
         return table.sort_values(["start_s", "chunk"], key=lambda c: c.map(nine), kind="stable", ignore_index=True)
+
+    @property
+    def durations_s(self) -> dict[str, float]:
+        """Time of each event in all [s]: of a pass, of its traffic, of each step over all chunks, of the delay."""
+        t, steps = self.times, [float(x) for x in self.times.steps_s]
+        steps[2] -= self.delay_s
+        passes = {"forward": t.forward_s, "backward": t.backward_s, "tensor": t.tensor_s, "pipeline": t.pipeline_s}
+        lasting = {name: float(time_s) for name, time_s in passes.items()}
+        return lasting | dict(zip(GRADIENT_EXCHANGE_STEPS, steps, strict=True)) | {"propagation": self.delay_s}
 
     @property
     def exchange_s(self) -> float:
@@ -150,13 +160,20 @@ def _busy_and_delay_s(times: LayerTimes, site: DatacenterSite) -> tuple[tuple[fl
     return tuple(busy), max(0.0, float(times.steps_s[2]) - wide_s)
 
 
-def titled_timelines(cases: Mapping[str, TrainingCase], **options) -> dict[str, Timeline]:
-    """Timelines of cases by titles that give their exposed share, here and by rule. options: of `timeline`."""
+def titled_timelines(
+    cases: Mapping[str, TrainingCase], document: Mapping[str, float] | None = None, **options
+) -> dict[str, Timeline]:
+    """Timelines of cases by titles that give their exposed share, here and by rule.
+
+    document: the document's share, by case. options: of `timeline`.
+    """
     timelines = {}
     for name, case in cases.items():
         view = timeline(case.times, case.site, **options)
-        by_rule = f"{float(case.share):.1%} by the rule '{case.rule}'"
-        timelines[f"{name}: {view.share:.1%} of the time exposed, {by_rule}"] = view
+        size = f"{units.number(case.model.total_parameters / 1e12, 3)}T parameters"
+        beside = f" (document: {document[name]:.0%})" if document else ""
+        counted = _COUNTED.get(case.rule, f"by the rule '{case.rule}'")
+        timelines[f"{name}, {size}: {view.share:.1%} is exposed; {case.share:.1%}{beside} {counted}"] = view
     return timelines
 
 
