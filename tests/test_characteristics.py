@@ -39,6 +39,11 @@ def test_broken_rows_are_those_that_differ():
     assert parallelism_rules.broken_rows(table, ["communication", "per"]) == ["FSDP", "CP"]
     kept = parallelism_splits.parallelism_comparison(LLAMA, MIXTURE, H100, 8, 8, ["weights", "keys"])
     assert parallelism_rules.broken_rows(kept, ["communication", "per"]) == []
+    shown = parallelism_rules.splits_in_words(kept, "way", ("dense", "mixture"), 80e9).set_index("way")
+    assert shown.loc["dense, FSDP", "our step"] == "memory: grads, optims too"
+    assert set(shown["our step"].drop("dense, FSDP")) == {"–", "the same"}
+    assert shown.loc["dense, DP", "memory of a GPU"].endswith("does not fit")
+    assert kept["one_gpu_s"].iloc[0] == pytest.approx(8 * (kept["products_s"] + kept["elementwise_s"]).iloc[0])
     table.loc[0, "communication"] = "forward:all_reduce"
     assert parallelism_rules.broken_rows(table, ["communication"]) == ["DP", "FSDP", "CP"]
 

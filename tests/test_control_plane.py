@@ -80,9 +80,12 @@ def test_drawing_has_every_message():
     plane = control_plane.catalog_control_plane()
     sequence = control_plane.reconfiguration_sequence(plane, 0.025, {0: 0.0, 4: 3e-4}, "AllGather")
     groups = {rank: [f"pipeline: {rank}, {rank + 8}, circuits"] for rank in (0, 4)}
-    figure = control_plane_figure(sequence, groups, rails=4, title="one reconfiguration")
+    figure = control_plane_figure(sequence, groups, rails=4, title="one reconfiguration", source="times assumed")
     left, right = ([text.get_text() for text in ax.texts] for ax in figure.axes)
     assert set(map(str, sequence["number"])) <= set(left)
-    assert sum(text.isdigit() for text in right) == len(sequence)
+    assert sum(text.isdigit() for text in right) == sequence["number"].nunique()
+    assert "0 s; 300 µs" in right
+    shaded = [patch for patch in figure.axes[1].patches if patch.get_height() == 1]
+    assert len(shaded) == 9, "steps 3 to 11 run ahead of the call"
     assert [sum(text.endswith(lines[0]) for text in left) for lines in groups.values()] == [1, 1], "each its own groups"
     plt.close(figure)

@@ -10,7 +10,7 @@ from railcore.training.parallelism import Strategy
 from suite import drawing, legible, plotting
 from suite.charts import tradeoffs
 from suite.drawing import circuits, layers
-from suite.photonic2025.circuit_pairs import circuit_pairs, domain_texts
+from suite.photonic2025.circuit_pairs import circuit_pairs, domain_texts, panel_titles
 
 PANELS = {"pipeline": "pipeline", "data": "data"}
 
@@ -75,11 +75,14 @@ def test_an_entry_that_is_wider_than_its_panel_is_wrapped():
 def test_circuits_join_gpus_of_one_rail_one_to_one():
     job = Strategy(tensor=4, pipeline=2, data=2)
     pairs = circuit_pairs(job, 4)
-    assert domain_texts(job, 4)[:3] == ["stage 1, replica 1", "stage 1, replica 2", "stage 2, replica 1"]
+    assert domain_texts(job, 4)[:3] == ["stage 0, replica 0", "stage 0, replica 1", "stage 1, replica 0"]
     assert pairs.groupby(["kind", "rail"]).size().unique().tolist() == [4, 2]
-    first = pairs[pairs["rail"] == 1]
+    first = pairs[pairs["rail"] == 0]
     ends = {kind: set(zip(rows["source"], rows["target"], strict=True)) for kind, rows in first.groupby("kind")}
-    assert ends == {"pipeline": {(1, 3), (2, 4)}, "data": {(1, 2), (2, 1), (3, 4), (4, 3)}}
+    assert ends == {"pipeline": {(0, 2), (1, 3)}, "data": {(0, 1), (1, 0), (2, 3), (3, 2)}}
+    titles = panel_titles(pairs, 2, 400e9 / 8)
+    assert "1 of 2 ports of a NIC: 200 Gbps" in titles["pipeline"]
+    assert "2 of 2 ports of a NIC: 400 Gbps" in titles["data"]
     alone = circuit_pairs(Strategy(tensor=4), 4)
     assert alone.empty
 
@@ -89,6 +92,7 @@ def test_circuits_are_drawn_at_ports_that_are_free():
     pairs, texts = circuit_pairs(job, 4), domain_texts(job, 4)
     figure = circuits.circuits_figure(pairs, 4, texts, 2, PANELS, "Photonic rails: 16 GPUs")
     assert legible.faults(figure) == [] and not legible.overlaps(figure)
+    assert {str(rank) for rank in range(16)} <= {text.get_text() for text in figure.axes[0].texts}
     with pytest.raises(ValueError, match="has 1 port, and its circuits take more"):
         circuits.circuits_figure(pairs, 4, texts, 1, PANELS, "Photonic rails: 16 GPUs")
 

@@ -220,4 +220,18 @@ def test_table3_shows_the_switches_that_it_cites_and_a_domain_of_ones_own():
     assert "gpus_own" not in fabric_cost.table3(hb_domain_size=72)
     halves = fabric_cost.table3(4)["gpus_gb200"] * 2
     assert (halves == fabric_cost.table3(2)["gpus_gb200"]).all()  # all radices divide by four
-    assert "GPUs (DGX H200), switch cited" in fabric_cost.printed_table3(fabric_cost.table3())
+    shown = fabric_cost.printed_table3(fabric_cost.table3())
+    assert "GPUs, DGX H200 = 8 × radix / 2" in shown and "GPUs, DGX H200, switch cited" in shown
+    assert shown["reconfiguration [ms]"].iloc[[0, -1]].tolist() == ["0.00001", "120,000"]
+
+
+def test_the_largest_saving_of_the_document_is_marked_and_ours_is_written_at_each_cluster():
+    table = fig7()
+    best = fabric_cost.largest_savings(table).loc[fabric_cost.ROUNDED]
+    values = {f"photonic2025.fig7.{what}_saving_max": best[f"{what}_saved"] for what in ("cost", "power")}
+    marks = fabric_cost.savings_marks(table, values)
+    assert [text for *_, verdict, text in marks if verdict] == [
+        f"document −{printed}%,\nours −{ours}% of\nthe thin blue line"
+        for printed, ours in (("70.5", "70.46"), ("95.84", "95.84"))
+    ]
+    assert len(marks) == 8 and not any(verdict for *_, verdict, _ in fabric_cost.savings_marks(table, {}))

@@ -1,5 +1,8 @@
 """photonic2025's measured windows, the limits of few ports, and the windows of computed schedules."""
 
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,8 +12,18 @@ from hypothesis import strategies as st
 from railcore import catalog
 from railcore.network.topology.photonic import rings_of_ports
 from railcore.photonics.simulation import simulate
+from railcore.training import transformer
 from railcore.training.parallelism import Strategy
+from suite import legible, plotting
+from suite.charts import rails, window_lengths
 from suite.photonic2025 import ring_limits, run, trace, window_claims, windows
+
+
+@pytest.fixture(autouse=True)
+def _house_style():
+    plotting.house_style()
+    yield
+    plt.close("all")
 
 
 def test_bytes_of_the_trace_are_those_of_the_model():
@@ -143,6 +156,44 @@ def test_one_solved_bandwidth_gives_the_other_lengths(timeline, solved):
     assert solved.hb_Bps < 0.05 * nvlink  # the run had switched it off
 
 
+def test_windows_in_the_picture_have_their_lengths_and_exchanges_their_messages(solved):
+    pictures = run.own_schedule(2, 1, 2, 1e-3, solved) | run.own_schedule(3, 1, 3, 1e-3, solved)
+    figure = rails.rail_timelines(pictures, "Llama-3 8B on a cluster")
+    first, second = ([text.get_text() for text in ax.texts] for ax in figure.axes)
+    assert {"1: 47 ms\n2: 0", "3: 1.29 s", "4: 1.99 s", "7: 0\n8: 15 ms", "2 AllReduces:\nFSDP, then PP"} <= set(first)
+    assert first.count("×2") == 4, "the steady exchange, on each rank of the rail"
+    messages = pictures[next(iter(pictures))]["traffic"].query("label == 'PP' and rank == 0")["messages"]
+    assert messages.sum() == 4, "two activations, two gradients"
+    named = [any("stage 2: can be concurrent" in text for text in texts) for texts in (first, second)]
+    assert named == [False, True]
+    assert legible.faults(figure) == []
+
+
+def test_the_enlarged_pass_has_arrows_between_dimensions_only(solved):
+    small = replace(transformer.catalog_model(run.MODEL), layers=6)
+    step = run.run_workload(run.run_strategy(), machine=solved, iterations=1, detail=True, model=small)
+    operations, dependencies = run.traffic_picture(run.run_timeline(step), (0, 8))
+    forward = operations.query("rank == 0 and phase == 'forward' and microbatch == 0")
+    drawn = rails._crossings(forward, dependencies)
+    assert (drawn["lane_from"] != drawn["lane_to"]).all() and set(drawn["rank_from"]) == {0}
+    gathers = drawn[(drawn["lane_from"] == "data") & (drawn["start_s_to"] <= forward["end_s"].max())]
+    assert len(gathers) == 3, "a gather before each of the stage's three layers"
+    figure = rails.traffic_by_dimension(operations, dependencies, "Llama-3 8B on a cluster", "NVLink off")
+    assert legible.faults(figure) == []
+    assert {"AG", "RS"} <= {text.get_text() for text in figure.axes[1].texts}
+
+
+def test_the_lengths_of_windows_stand_beside_the_documents(timeline):
+    tables = run.lengths_side_by_side(windows.all_rail_windows(timeline))
+    figure = window_lengths.window_lengths_figure(*tables, "Llama-3 8B", *window_claims.marked_windows())
+    left, _, right = ([text.get_text() for text in ax.texts] for ax in figure.axes)
+    assert "longer than 1 ms: document more than 75%" in left and "document\n1000 ms" in right
+    assert any(text.startswith("measured: 74.1% (rail 0 76.2%, ") for text in left)
+    below = [label.get_text().split("\n")[1] for label in figure.axes[1].get_xticklabels()]
+    assert below == ["< 1 MB", "64 MB", "957 MB", "3829 MB"]
+    assert legible.faults(figure) == []
+
+
 def test_phases_and_windows_of_a_rail_do_not_overlap(timeline):
     phases = windows.rail_phases(timeline)
     computed = windows.rail_windows(timeline)
@@ -189,7 +240,7 @@ def test_only_from_three_stages_on_is_there_traffic_without_order(solved):
 
 def test_an_own_schedule_counts_its_windows_in_its_title(solved):
     ((title, picture),) = run.own_schedule(4, 2, 8, 1e9, solved, "Llama-3 70B").items()
-    assert title.startswith("Llama-3 70B, PP=4, FSDP=2, 2 chunks a stage, 8 micro-batches: 32 windows in ")
+    assert title.startswith("PP=4, FSDP=2, 2 chunks a stage, 8 micro-batches: 32 windows in ")
     assert title.endswith(" 0 of 1,000,000,000 s or longer") and len(picture["windows"]) == 32
     ((_, ragged),) = run.own_schedule(3, 1, 3, 1e-3, solved).items()
     assert "32 layers" in ragged["traffic"].attrs["warnings"][0]

@@ -17,6 +17,7 @@ from railcore.training.transfers import transfer_table
 from railcore.training.transformer import Transformer
 
 _EQUAL = 1e-3  # relative
+_HELD = ("weights", "gradients", "optimizer", "activations")  # by a GPU
 
 
 def pure_strategies(degree: int) -> dict[str, Strategy]:
@@ -63,7 +64,7 @@ def parallelism_comparison(
     Columns strategy; weights_bytes, gradients_bytes, optimizer_bytes, experts_bytes (their weights), activations_bytes
     of a GPU; products_s, elementwise_s of a GPU in an iteration (rates alone); experts_run: of a mixture layer, on a
     GPU; sent_bytes of a GPU; memory, compute: what of these is 1 / degree of one GPU's; communication: pass and
-    operation of the transfers; per: how often.
+    operation of the transfers; per: how often; one_gpu_bytes, one_gpu_s: memory and time of one GPU that has all.
 
     Raises
     ------
@@ -94,6 +95,8 @@ def parallelism_comparison(
             | {"memory": " ".join(key.removesuffix("_bytes") for key in split if key.endswith("_bytes"))}
             | {"compute": compute}
             | {"communication": " ".join(dict.fromkeys(passes)), "per": "/".join(dict.fromkeys(table["per"]))}
+            | {"one_gpu_bytes": sum(alone[f"{key}_bytes"] for key in _HELD)}
+            | {"one_gpu_s": alone["products_s"] + alone["elementwise_s"]}
         )
     return pd.DataFrame(rows)
 

@@ -15,7 +15,8 @@ from matplotlib.patheffects import withStroke
 from railcore.catalog import units
 from railcore.catalog.units import number
 from suite import plotting
-from suite.plotting import COLOURS, VERDICTS, legend_below, log_axis, panel_title, percent_axis, plot_lines
+from suite.colours import VERDICTS
+from suite.plotting import COLOURS, legend_below, log_axis, panel_title, percent_axis, plot_lines
 
 _NETWORKS = {"scale-up": "a", "scale-out": "b", "wide area": "c"}
 _BOUNDS = {"<": (0, -18), ">": (0, 18)}  # arrows of marks [points]
@@ -32,7 +33,7 @@ def cost_and_power(
     document: Iterable[tuple] = (),
     beyond: tuple[float, str] | None = None,
 ) -> plt.Figure:
-    """Two panels over GPU counts, cost in million USD and peak power in MW, one line for each `link`.
+    """Two panels over GPU counts, cost in M USD and peak power in MW, one line for each `link`.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def cost_and_power(
     legend_columns
         Of the legend.
     document
-        Numbers of the document: column, GPUs, value, our verdict, and what to write beside it, if anything.
+        Numbers of the document: column, GPUs, value, our verdict ("": ours, no mark), and texts to write beside it.
     beyond
         GPUs from which the range is shaded, and what holds there, for the legend.
 
@@ -67,10 +68,15 @@ def cost_and_power(
             ax.set_xlim(right=max(counts) * 1.08)
         for name, gpus, value, verdict, *texts in document:
             if name == column:
-                plotting.document_marks(ax, gpus, value / 1e6, verdict)
-                look: dict = {"fontsize": 9, "color": VERDICTS[verdict]}
+                if verdict:
+                    plotting.document_marks(ax, gpus, value / 1e6, verdict)
+                look: dict = {"ha": "left", "va": "top", "fontsize": 8.5, "color": VERDICTS.get(verdict)}
+                shift = (4, -16 if verdict else -6)
+                if gpus == max(counts):  # beside the axes, or where they are shaded to their edge within them
+                    shift, look["ha"] = ((8, -12), "right") if beyond else ((9, -5), "left")
                 for text in texts:
-                    plotting.text_beside(ax, text, (gpus, value / 1e6), (9, -5), ha="left", va="top", **look)
+                    plotting.text_beside(ax, text, (gpus, value / 1e6), shift, **look)
+                    ax.set_ylim(bottom=min(ax.get_ylim()[0], value / 1.8e6))
     legend_below(figure, figure.axes, legend_columns, title=note)
     return figure
 

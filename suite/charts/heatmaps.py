@@ -1,7 +1,7 @@
 """Heat maps: shares over two sizes, costs, traffic matrices, counts of places; dark is high."""
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import pairwise, product
 from string import ascii_uppercase
 
 import matplotlib as mpl
@@ -298,6 +298,9 @@ def traffic_volume_and_matrix(
     return figure
 
 
+_MAP_LEGEND = "line: a circuit switch, its dot the largest cluster that it reaches; area: an iteration is longer by"
+
+
 def overhead_map(
     data: pd.DataFrame, technologies: pd.DataFrame, limits: Sequence[float], title: str = ""
 ) -> plt.Figure:
@@ -351,9 +354,10 @@ def overhead_map(
         ax.set_xlabel("")
     for ax in axes[:, 0]:
         ax.set_ylabel("time of a change")
-    texts = [f"under {percent(limit)}" for limit in limits] + [f"{percent(limits[-1])} or more"]
-    handles = [Rectangle((0, 0), 1, 1, color=colour) for colour in colours]
-    figure.legend(handles, texts, loc="outside lower center", ncols=len(texts), title="longer iteration")
+    between = [f"{number(100 * low)} to {percent(high)}" for low, high in pairwise(limits)]
+    texts = [f"under {percent(limits[0])}", *between, f"{percent(limits[-1])} or more"]
+    handles: list = [Rectangle((0, 0), 1, 1, color=colour) for colour in colours]
+    figure.legend(handles, texts, loc="outside lower center", ncols=len(texts), title=_MAP_LEGEND)
     return figure
 
 

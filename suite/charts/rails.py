@@ -1,8 +1,7 @@
-"""Traffic of a training step on rails: by dimension with its dependencies, by rank with windows, windows' lengths."""
+"""Traffic of a training step on rails: by dimension with its dependencies, by rank with windows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,20 +9,16 @@ import pandas as pd
 from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 
 from railcore.catalog import units
+from suite.charts.window_lengths import SHORTEST_S
 from suite.plotting import (
-    COLOURS,
     GREY,
     TRAFFIC,
     colours_of,
-    document_marks,
-    log_axis,
+    ink_on,
     paler,
     panel_title,
-    percent_axis,
-    text_beside,
 )
 
 _HALF = 0.36  # half of a box's height, lanes being 1 apart
@@ -33,16 +28,18 @@ _LANES = {  # of a rank in Fig. 2
     "data": "FSDP, on the rail",
     "pipeline": "PP, on the rail",
 }
-_LANE_WORDS = {
-    "compute": "compute, F and B: forward and backward pass of a micro-batch",
-    "tensor": "tensor parallelism (TP)",
-    "data": "data parallelism (FSDP)",
-    "pipeline": "pipeline parallelism (PP), both ends joined",
+_FREQUENCIES = {  # of a rank in the enlarged part
+    "compute": "compute",
+    "tensor": "TP, each operator",
+    "data": "FSDP, each layer",
+    "pipeline": "PP, each micro-batch",
 }
+_SHORT = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR"}
+_CALLS = {"all_gather": "AllGather (AG)", "reduce_scatter": "ReduceScatter (RS)", "send_receive": "Send/Recv"}
 _TRAFFIC = {  # of a rail: name and colour
     "AG": ("FSDP AllGather", paler(TRAFFIC["data"], 0.5)),
     "RS": ("FSDP ReduceScatter", TRAFFIC["data"]),
-    "PP": ("PP Send/Recv", TRAFFIC["pipeline"]),
+    "PP": ("PP Send/Recv, ×2: both ways at once", TRAFFIC["pipeline"]),
     "AR": ("AllReduce of the optimizer", "black"),
     "A2A": ("EP AllToAll", TRAFFIC["expert"]),
 }
@@ -51,9 +48,7 @@ _CIRCUITS = {  # background of a phase, by who has the circuits: name and colour
     "pipeline": ("circuits of PP", paler(TRAFFIC["pipeline"], 0.7)),
 }
 _CHARACTER = 0.0078  # width of one in the smallest text, over that of the axes
-LONG_S = 1e-3  # windows that the document counts as long
-_SHORTEST_S = 1e-6  # windows at or below this are drawn here
-_AFTER = {"AR": "AllReduce", "PP": "Send/Recv", "AG": "AllGather", "RS": "ReduceScatter"}
+_SUMS = {"data": "FSDP", "pipeline": "PP"}
 
 
 def _lane_boxes(ax: plt.Axes, x: np.ndarray, lane: np.ndarray, colour: str, least: float) -> None:
@@ -73,45 +68,118 @@ def _lane_axis(ax: plt.Axes, names: Mapping[float, str], end: float, top: float)
     ax.grid(axis="y", visible=False)
 
 
-def traffic_by_dimension(operations: pd.DataFrame, dependencies: pd.DataFrame, title: str) -> plt.Figure:
-    """Operations of a few ranks over time, a lane for each dimension, and right-angled arrows to what waits.
+def traffic_by_dimension(operations: pd.DataFrame, dependencies: pd.DataFrame, title: str, note: str) -> plt.Figure:
+    """(a) Operations of a few ranks over time, a lane for each dimension; (b) one forward pass of the first, enlarged.
 
-    operations: columns op, rank, lane (compute, tensor, data, pipeline), operation, microbatch, phase, start_s, end_s.
-    dependencies: rank_from, lane_from, end_s_from, rank_to, lane_to, start_s_to.
+    Parameters
+    ----------
+    operations
+        Columns op, rank, lane (compute, tensor, data, pipeline), operation, microbatch, phase, start_s, end_s.
+    dependencies
+        Columns rank_from, lane_from, end_s_from, rank_to, lane_to, start_s_to; arrows are those between dimensions in
+        (b), and in (a) those from the first hop.
+    title, note
+        Of the figure and of (b).
+
+    Returns
+    -------
+    The figure.
     """
-    ranks, colours = sorted(operations["rank"].unique()), colours_of(_LANES)
-    apart = len(_LANES) + 0.4  # lanes from a rank to the next, with room for the names of its passes
+    ranks, apart = sorted(operations["rank"].unique()), len(_LANES) + 0.4  # with room for the names of passes
     place = {(rank, lane): i * apart + j for i, rank in enumerate(ranks) for j, lane in enumerate(_LANES)}
-    end = operations["end_s"].max() * 1.005
-    figure, ax = plt.subplots(figsize=(10, 1.7 + 0.5 * len(place)))
-    at = pd.Series([place[key] for key in zip(operations["rank"], operations["lane"], strict=True)])
-    for lane in _LANES:
-        mine = (operations["lane"] == lane).to_numpy()
-        x = operations.loc[mine, ["start_s", "end_s"]].to_numpy()
-        _lane_boxes(ax, x, at[mine].to_numpy(), colours[lane], end / 700)
-    for row in dependencies.drop_duplicates().itertuples():
-        _waiting(
-            ax, (row.end_s_from, place[row.rank_from, row.lane_from]), (row.start_s_to, place[row.rank_to, row.lane_to])
-        )
+    figure, (top, low) = plt.subplots(2, 1, figsize=(10, 3.4 + 0.36 * len(place)), height_ratios=(0.36 * len(place), 2))
+    figure.suptitle(title, fontsize=11)
+    end, names = (
+        operations["end_s"].max() * 1.005,
+        {y: f"rank {rank}, {_LANES[lane]}" for (rank, lane), y in place.items()},
+    )
+    colours = _dimension_boxes(top, operations, place, end)
     hops = operations[operations["operation"] == "send_receive"]
     for _, rows in hops.groupby("op"):
         lanes = [place[rank, "pipeline"] for rank in rows["rank"]]
-        ax.plot([rows["start_s"].iloc[0]] * 2, [min(lanes), max(lanes)], color=colours["pipeline"], linewidth=1.5)
+        look: dict = {"color": TRAFFIC["pipeline"], "linewidth": 1.5}
+        top.plot([rows["start_s"].iloc[0]] * 2, [min(lanes), max(lanes)], **look)
+    _pass_names(top, operations, place, end)
+    _lane_axis(top, names, end, -1.0)
+    for i in range(1, len(ranks)):
+        top.axhline(i * apart - 0.92, color=GREY, linewidth=0.8)
+    panel_title(top, "(a) one iteration, F and B: forward and backward passes", left=True)
+    top.set_xlabel("time [s]")
+    mine = operations[operations["rank"] == ranks[0]]
+    forward = mine[(mine["microbatch"] == 0) & (mine["phase"] == "forward")]
+    passes = forward[forward["lane"].isin(["compute", "tensor"])]
+    start, stop = passes["start_s"].min(), forward["end_s"].max()
+    start, stop = start - 0.12 * (stop - start), stop + 0.02 * (stop - start)
+    enlarged = {(ranks[0], lane): i for i, lane in enumerate(_LANES)}
+    shown = forward[forward["end_s"] > start].assign(start_s=forward["start_s"].clip(lower=start))
+    colours |= _dimension_boxes(low, shown, enlarged, stop - start)
+    for row in _crossings(forward, dependencies).itertuples():
+        if start < row.end_s_from and row.start_s_to < stop:
+            ends = enlarged[ranks[0], row.lane_from], enlarged[ranks[0], row.lane_to]
+            _waiting(low, (row.end_s_from, ends[0]), (row.start_s_to, ends[1]))
+    _lane_axis(low, {i: f"rank {ranks[0]}, {_FREQUENCIES[lane]}" for i, lane in enumerate(_LANES)}, stop, -0.7)
+    low.set(xlabel="time [s]", xlim=(start, stop))
+    panel_title(low, f"(b) forward pass of micro-batch 1, enlarged; {note}", left=True)
+    handles: list = [Patch(facecolor=colour, label=name) for name, colour in colours.items()]
+    handles.append(Line2D([], [], color="black", linewidth=0.9, marker="v", markersize=4, label="waits for the end of"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)
+    return figure
+
+
+def _dimension_boxes(ax: plt.Axes, operations: pd.DataFrame, place: Mapping, wide_s: float) -> dict[str, str]:
+    """Boxes of operations in their lanes, with short names where they fit in axes so wide; colours by name."""
+    colours = {}
+    for (lane, operation), rows in operations.groupby(["lane", "operation"], sort=False):
+        name, colour = _operation_look(str(lane), str(operation))
+        at = np.array([place[key] for key in zip(rows["rank"], rows["lane"], strict=True)], float)
+        _lane_boxes(ax, rows[["start_s", "end_s"]].to_numpy(), at, colour, wide_s / 700)
+        colours[name] = colour
+        short = _SHORT.get(str(operation), "")
+        for y, row in zip(at, rows.itertuples(), strict=True):
+            if short and row.end_s - row.start_s > 2.6 * len(short) * _CHARACTER * wide_s / 2:
+                style: dict = {"ha": "center", "va": "center", "fontsize": 8, "color": ink_on(colour)}
+                ax.text((row.start_s + row.end_s) / 2, y, short, **style)
+    return colours
+
+
+def _operation_look(lane: str, operation: str) -> tuple[str, str]:
+    """Name and colour of an operation of a dimension: gathers are paler."""
+    if lane == "compute":
+        return "compute", colours_of(["compute"])["compute"]
+    if operation == "all_reduce":
+        return _TRAFFIC["AR"]
+    name = {"tensor": "TP", "data": "FSDP", "pipeline": "PP", "expert": "EP"}.get(lane, lane)
+    colour = paler(TRAFFIC[lane], 0.5) if operation == "all_gather" else TRAFFIC[lane]
+    return f"{name} {_CALLS.get(operation, operation)}", colour
+
+
+def _pass_names(ax: plt.Axes, operations: pd.DataFrame, place: Mapping, end: float) -> None:
+    """F1, B1 and so on over the passes of each rank."""
     computes = operations[(operations["lane"] == "compute") & (operations["microbatch"] >= 0)]
     for (rank, phase, microbatch), rows in computes.groupby(["rank", "phase", "microbatch"]):
         middle = (rows["start_s"].min() + rows["end_s"].max()) / 2
         name = f"{phase[0].upper()}{microbatch + 1}"
-        ax.text(middle, place[rank, "compute"] - 0.62, name, ha="center", va="center", fontsize=9)
-    names = {y: f"rank {rank}, {_LANES[lane]}" for (rank, lane), y in place.items()}
-    _lane_axis(ax, names, end, -1.0)
-    for i in range(1, len(ranks)):
-        ax.axhline(i * apart - 0.92, color=GREY, linewidth=0.8)
-    ax.set(xlabel="time [s]")
-    figure.suptitle(title, fontsize=11)
-    handles: list = [Patch(facecolor=colours[lane], label=_LANE_WORDS[lane]) for lane in _LANES]
-    handles.append(Line2D([], [], color="black", linewidth=0.9, marker="v", markersize=4, label="waits for the end of"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
-    return figure
+        if rows["end_s"].max() - rows["start_s"].min() > 2 * _CHARACTER * end:
+            ax.text(middle, place[rank, "compute"] - 0.62, name, ha="center", va="center", fontsize=9)
+
+
+def _crossings(forward: pd.DataFrame, dependencies: pd.DataFrame) -> pd.DataFrame:
+    """Dependencies between dimensions in one pass of a rank: all of FSDP and PP, those of compute in the first layer.
+
+    A layer ends with a compute of no length; what waits for it waits for the TP traffic that ends then.
+    """
+    rank = forward["rank"].iloc[0]
+    mine = dependencies[(dependencies["rank_from"] == rank) & (dependencies["rank_to"] == rank)].drop_duplicates()
+    computes = forward[forward["lane"] == "compute"]
+    joins = set(computes.loc[computes["end_s"] <= computes["start_s"], "end_s"])
+    ended = mine["lane_from"].eq("compute") & mine["end_s_from"].isin(joins)
+    mine = mine.assign(lane_from=mine["lane_from"].mask(ended, "tensor"))
+    pairs = list(zip(mine["lane_from"], mine["lane_to"], strict=True))
+    between = np.array(
+        [pair in {("data", "tensor"), ("tensor", "pipeline"), ("compute", "pipeline")} for pair in pairs]
+    )
+    inside = np.array([set(pair) == {"compute", "tensor"} for pair in pairs])
+    return mine[between | (inside & (mine["start_s_to"] < min(joins, default=0.0)))]
 
 
 def _waiting(ax: plt.Axes, start: tuple[float, float], stop: tuple[float, float]) -> None:
@@ -128,11 +196,12 @@ def _waiting(ax: plt.Axes, start: tuple[float, float], stop: tuple[float, float]
 def rail_timelines(panels: Mapping[str, Mapping[str, pd.DataFrame]], heading: str = "") -> plt.Figure:
     """Traffic of the ranks of one rail over time, a panel for each title, below a heading.
 
-    Each has tables. traffic: rank, label (AG, RS, PP, AR, A2A), start_s, end_s. windows: window, start_s, duration_s,
-    arrows below the ranks with numbers. circuits: kind, circuits, start_s, end_s, shaded, named in the lowest lane.
+    Each has tables. traffic: rank, kind, label (AG, RS, PP, AR, A2A), stage, messages, start_s, end_s. windows: window,
+    start_s, duration_s, arrows below the ranks with numbers and lengths. circuits: kind, circuits, start_s, end_s,
+    shaded, named in the lowest lane.
     parts: part, start_s, end_s, over the panel.
     """
-    sizes = [panel["traffic"]["rank"].nunique() + 3.2 for panel in panels.values()]
+    sizes = [panel["traffic"]["rank"].nunique() + 5.3 for panel in panels.values()]
     figure, axes = plt.subplots(
         len(panels), 1, figsize=(10, 1.2 + 0.42 * sum(sizes)), squeeze=False, height_ratios=sizes
     )
@@ -148,9 +217,11 @@ def rail_timelines(panels: Mapping[str, Mapping[str, pd.DataFrame]], heading: st
             _lane_boxes(ax, rows[["start_s", "end_s"]].to_numpy(float), lanes, colour, end / 300)
             shown |= {label} if len(rows) else set()
         _window_arrows(ax, panel["windows"], len(ranks), end)
+        _notes(ax, traffic, ranks, end)
         _part_names(ax, panel["parts"], end)
-        names = [*(f"rank {rank}" for rank in ranks), "windows", "circuits"]
-        _lane_axis(ax, dict(enumerate(names)), end, -1.5)
+        lanes_at = {i: f"rank {rank}" for i, rank in enumerate(ranks)}
+        _lane_axis(ax, lanes_at | {len(ranks): "windows", len(ranks) + 1.4: "circuits"}, end, -1.5)
+        ax.set_ylim(bottom=len(ranks) + 3.8)
         panel_title(ax, f"({letter}) {title}" if len(panels) > 1 else title, left=True)
     axes[-1, 0].set_xlabel("time [s]")
     handles = [Patch(facecolor=colour, label=name) for label, (name, colour) in _TRAFFIC.items() if label in shown]
@@ -160,33 +231,77 @@ def rail_timelines(panels: Mapping[str, Mapping[str, pd.DataFrame]], heading: st
 
 
 def _circuit_bands(ax: plt.Axes, circuits: pd.DataFrame, ranks: int, last: float) -> None:
-    """Background of phases by their circuits, with the pairs that these join where they fit."""
+    """Background of phases by their circuits, with the pairs that these join; lines lead to those of narrow ones."""
     starts = np.maximum.accumulate(circuits["start_s"].to_numpy())
     ends = np.append(starts[1:], min(circuits["end_s"].iloc[-1], last))
+    taken = 0.0
     for kind, pairs, start, end in zip(circuits["kind"], circuits["circuits"], starts, ends, strict=True):
         ax.axvspan(start, end, color=_CIRCUITS.get(kind, ("", "white"))[1], zorder=0, linewidth=0)
         names = pairs.split(", ")
-        lines = [", ".join(names[i : i + 2]) for i in range(0, min(len(names), 6), 2)]
-        lines[-1] += " ..." if len(names) > 6 else ""
-        if end - start > max(map(len, lines)) * _CHARACTER * last:
-            ax.text((start + end) / 2, ranks + 1, "\n".join(lines), ha="center", va="center", fontsize=8)
+        for row in (2, 1):  # pairs in a line
+            lines = [", ".join(names[i : i + row]) for i in range(0, min(len(names), 6 if row > 1 else 4), row)]
+            lines[-1] += " ..." if len(names) > row * len(lines) else ""
+            wide, middle, y = max(map(len, lines)) * _CHARACTER * last, (start + end) / 2, ranks + 1.4
+            if end - start > wide:
+                break
+        else:
+            middle, y = min(max(middle, taken + wide / 2), last - wide / 2), ranks + 2.9
+            if middle < taken + 0.49 * wide or middle > (start + end) / 2 + wide:  # no room near it
+                continue
+            taken = middle + wide / 2
+            ax.plot([(start + end) / 2, middle], [ranks + 0.75, ranks + 2.2], color=GREY, linewidth=0.8)
+        ax.text(middle, y, "\n".join(lines), ha="center", va="center", fontsize=8)
 
 
 def _window_arrows(ax: plt.Axes, windows: pd.DataFrame, lane: int, end: float) -> None:
-    """A double arrow over each window, a tick where it is too short to see; with its number where there is room."""
-    taken = -1.0
-    for row in windows.itertuples():
-        stop = row.start_s + row.duration_s
-        if row.duration_s > end / 120:
+    """A double arrow over each window, a tick where it is too short to see; number and length of those that fit."""
+    near = (windows["start_s"].diff() > end / 30).cumsum()
+    taken, firsts = 0.0, [*windows.groupby(near)["start_s"].min(), end][1:]
+    for (_, rows), following in zip(windows.groupby(near), firsts, strict=True):
+        for row in rows.itertuples():
+            if row.duration_s > end / 120:
+                style: dict = {"arrowstyle": "<|-|>", "color": "black", "shrinkA": 0, "shrinkB": 0, "mutation_scale": 7}
+                ax.annotate("", (row.start_s + row.duration_s, lane + 0.3), (row.start_s, lane + 0.3), arrowprops=style)
+            else:
+                ax.plot([row.start_s] * 2, [lane - 0.5, lane + 0.45], color="black", linewidth=1)
+        lengths = rows["duration_s"].where(rows["duration_s"] > SHORTEST_S, 0.0)
+        texts = [units.show(s, "s", 3 if len(rows) == 1 else 2) if s else "0" for s in lengths]
+        lines = [f"{n}: {text}" for n, text in zip(rows["window"], texts, strict=True)]
+        wide, first, last = max(map(len, lines)) * _CHARACTER * end, rows.iloc[0], rows.iloc[-1]
+        x, align = last["start_s"] + 0.005 * end, 0.0
+        if len(rows) == 1 and first["duration_s"] > wide:
+            x, align = first["start_s"] + first["duration_s"] / 2, 0.5
+        elif x + wide > following:
+            x, align = first["start_s"] - 0.005 * end, 1.0
+        if len(lines) <= 3 and x - align * wide >= taken:
+            taken = x + (1 - align) * wide
+            place = {0.0: "left", 0.5: "center", 1.0: "right"}[align]
+            ax.text(x, lane - 0.05 - 0.2 * (align == 0.5), "\n".join(lines), ha=place, va="center", fontsize=8)
+
+
+def _notes(ax: plt.Axes, traffic: pd.DataFrame, ranks: Sequence, end: float) -> None:
+    """What bars alone do not show: two messages in one, the AllReduces at the end, and what no dependency orders."""
+    both_ways = traffic[traffic["messages"] > 1]
+    for row in both_ways.itertuples() if len(both_ways) < 30 else ():
+        ax.text(row.end_s + end / 250, ranks.index(row.rank), "×2", ha="left", va="center", fontsize=8)
+    ends = traffic["end_s"].max()
+    sums = traffic[(traffic["label"] == "AR") & (traffic["end_s"] > 0.99 * ends) & (traffic["start_s"] > 0.99 * ends)]
+    last = traffic[(traffic["rank"] == ranks[-1]) & (traffic["label"] != "AR")]["end_s"].max()
+    if sums["kind"].nunique() > 1 and last < 0.8 * end:
+        names = ", then ".join(_SUMS[kind] for kind in sums["kind"].unique())
+        words = f"{sums['kind'].nunique()} AllReduces:\n{names}"
+        ax.text(0.985 * sums["start_s"].min(), len(ranks) - 1.5, words, ha="right", va="center", fontsize=8)
+    gathers = traffic[(traffic["label"] == "AG") & (traffic["rank"] == ranks[-1])]
+    if len(gathers):
+        start = gathers["start_s"].min()
+        involved = traffic[(traffic["label"] == "PP") & (abs(traffic["end_s"] - start) < end / 500)]
+        beside = involved[~involved["rank"].isin(traffic.loc[traffic["stage"] == gathers["stage"].iloc[0], "rank"])]
+        if ranks[0] in set(beside["rank"]):
+            stage = f"{gathers['stage'].iloc[0]:.0f}"
+            words = f"no dependency orders this\nsend and the AllGather of\nstage {stage}: can be concurrent"
+            ax.text(start + 0.03 * end, 0.5, words, ha="left", va="center", fontsize=8)
             style: dict = {"arrowstyle": "<|-|>", "color": "black", "shrinkA": 0, "shrinkB": 0, "mutation_scale": 7}
-            ax.annotate("", (stop, lane + 0.25), (row.start_s, lane + 0.25), arrowprops=style)
-        else:
-            ax.plot([row.start_s] * 2, [lane, lane + 0.45], color="black", linewidth=1)
-        middle = (row.start_s + stop) / 2
-        x = max(middle, taken + end / 55)
-        if x <= middle + end / 50:
-            ax.text(x, lane - 0.18, f"{row.window}", ha="center", va="center", fontsize=8)
-            taken = x
+            ax.annotate("", (start + 0.015 * end, len(ranks) - 2.5), (start + 0.015 * end, 0), arrowprops=style)
 
 
 def _part_names(ax: plt.Axes, parts: pd.DataFrame, end: float) -> None:
@@ -196,81 +311,3 @@ def _part_names(ax: plt.Axes, parts: pd.DataFrame, end: float) -> None:
             style: dict = {"arrowstyle": "|-|", "mutation_scale": 3, "shrinkA": 0, "shrinkB": 0}
             ax.annotate("", (row.start_s, -0.75), (row.end_s, -0.75), arrowprops=style)
             ax.text((row.start_s + row.end_s) / 2, -0.85, row.part, ha="center", va="bottom", fontsize=9)
-
-
-def window_lengths_figure(
-    distribution: pd.DataFrame,
-    classes: pd.DataFrame,
-    title: str,
-    document: Mapping[str, float],
-    verdicts: Mapping[str, str],
-) -> plt.Figure:
-    """(a) Cumulative distribution of windows on each rail, (b) their number and (c) mean by the volume that follows.
-
-    Parameters
-    ----------
-    distribution
-        Columns run, rail, duration_s, share; solid lines for the first run, dotted for others.
-    classes
-        Of one rail: run, after (AR, PP, AG, RS), volume (text), windows, duration_s.
-    title
-        Of the figure.
-    document, verdicts
-        The document's share of long windows and mean window before a ReduceScatter [s], and our verdicts, by the
-        last words of the claims' ids.
-
-    Returns
-    -------
-    The figure.
-    """
-    figure = plt.figure(figsize=(10, 7.6))
-    figure.suptitle(title, fontsize=11)
-    parts: Any = figure.subfigures(2, 1, height_ratios=(1, 1))
-    left, (middle, right) = parts[0].subplots(1, 1), parts[1].subplots(1, 2, width_ratios=(1, 1.5))
-    for i, (run, rows) in enumerate(distribution.groupby("run", sort=False)):
-        for j, (rail, mine) in enumerate(rows.groupby("rail")):
-            x = np.maximum(mine["duration_s"].to_numpy(), _SHORTEST_S)
-            x, y = np.append(x, 10.0), np.append(mine["share"].to_numpy(), 1.0)
-            look: dict = {"color": COLOURS[j % 4], "label": f"{run}, rail {rail}", "linewidth": 1.6}
-            if i:  # rails of a computed run are nearly the same
-                look |= {"color": "black", "linestyle": ":", "label": "_" if j else f"{run}, each rail"}
-            left.step(x, y, where="post", **look)
-    document_marks(left, LONG_S, 1 - document["windows_over_1ms"], verdicts["windows_over_1ms"])
-    left.axvline(LONG_S, color=GREY, linewidth=1, linestyle="--")
-    text_beside(left, units.show(LONG_S, "s"), (LONG_S, 1.0), (3, 2), fontsize=9)
-    ticks = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10]
-    log_axis(left.xaxis, ticks, text=lambda s: units.show(s, "s"))
-    left.tick_params(axis="x", labelsize=8.5)
-    left.set(xlim=(_SHORTEST_S * 0.8, 10), ylim=(0, 1.06), xlabel="window (up to 1 µs at the left end)")
-    percent_axis(left.yaxis, "windows no longer than this")
-    left.legend(fontsize=9, loc="upper left", handlelength=2.4)
-    panel_title(left, "(a) windows of ten iterations, each rail", left=True)
-    names, runs = list(dict.fromkeys(classes["after"])), list(dict.fromkeys(classes["run"]))
-    width = 0.8 / len(runs)
-    for ax, column in ((middle, "windows"), (right, "duration_s")):
-        for i, run in enumerate(runs):
-            rows = classes[classes["run"] == run].set_index("after").reindex(names)
-            x = np.arange(len(names)) + (i - (len(runs) - 1) / 2) * width
-            ax.bar(x, rows[column], width * 0.92, color=(COLOURS[0], COLOURS[4], GREY)[i % 3], label=run)
-            for at, value in zip(x, rows[column], strict=True):
-                shown = (
-                    units.number(value, 3) if column == "windows" else units.show(value * (value > _SHORTEST_S), "s", 3)
-                )
-                ax.text(at, value, shown, ha="center", va="bottom", fontsize=8)
-        volumes = classes.drop_duplicates("after").set_index("after")["volume"]
-        below = [f"{_AFTER.get(name, name)}\n{volumes[name]}" for name in names]
-        if ax is middle:  # less room: the volume alone
-            below = [volumes[name] for name in names]
-        ax.set_xticks(range(len(names)), below)
-        ax.tick_params(axis="x", labelsize=8)
-        ax.grid(axis="x", visible=False)
-    middle.set(ylabel="windows of an iteration", ylim=(0, classes["windows"].max() * 1.3))
-    middle.yaxis.set_major_locator(MaxNLocator(integer=True))
-    before = "window_before_reducescatter"
-    document_marks(right, names.index("RS") + 0.5 if "RS" in names else [], document[before], verdicts[before])
-    right.set(ylabel="mean window [s]", ylim=(0, classes["duration_s"].max() * 1.3))
-    panel_title(middle, "(b) rail 0: number, by the volume that follows", left=True)
-    panel_title(right, "(c) rail 0: mean length, by what follows", left=True)
-    for ax in (middle, right):
-        ax.legend(fontsize=8, loc="upper right")
-    return figure

@@ -1,6 +1,6 @@
 """Reconfiguration of rails: iteration time against the switch's time, circuits over time, the control plane's part."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
@@ -11,15 +11,15 @@ from matplotlib.patches import Patch
 
 from railcore.catalog import units
 from suite import plotting
-from suite.colours import CIRCUIT_UP
-from suite.plotting import COLOURS, GREY, TRAFFIC, ink_on, legend_below, panel_title, percent
+from suite.colours import CIRCUIT_UP, ON_DEMAND, VERDICTS
+from suite.plotting import GREY, NETWORKS, TRAFFIC, ink_on, legend_below, paler, panel_title, percent
 
 _LANES = {"compute": plotting.PASSES["compute"], "circuits": CIRCUIT_UP, "change": "#333333"}
 _WAITS: dict = {"facecolor": "white", "edgecolor": GREY, "hatch": "/////"}
 _TRAFFIC = {  # by operation: what it belongs to, and its colour
-    "all_gather": ("FSDP traffic", TRAFFIC["data"]),
-    "reduce_scatter": ("FSDP traffic", TRAFFIC["data"]),
-    "send_receive": ("PP traffic", TRAFFIC["pipeline"]),
+    "all_gather": ("FSDP AllGather", paler(TRAFFIC["data"], 0.5)),
+    "reduce_scatter": ("FSDP ReduceScatter", TRAFFIC["data"]),
+    "send_receive": ("PP Send/Recv", TRAFFIC["pipeline"]),
     "all_to_all": ("EP traffic", TRAFFIC["expert"]),
     "all_reduce": ("AllReduce", "#000000"),
 }
@@ -32,6 +32,11 @@ CALLS = {
 }
 
 
+WAYS = {"on demand": "without provisioning", "provisioned": "with provisioning"}  # in the document's words
+_WAY_COLOURS = (ON_DEMAND, NETWORKS["photonic"])  # both are photonic rails
+_SHORT_S = 0.2  # end of the enlarged panel
+
+
 def iteration_time_by_reconfiguration(
     data: pd.DataFrame,
     base_s: Mapping[str, float],
@@ -39,7 +44,7 @@ def iteration_time_by_reconfiguration(
     title: str,
     document: Mapping[str, tuple[float, str]],
 ) -> plt.Figure:
-    """Iteration time against the switch's time, a panel for each source, a line for each way to ask.
+    """Iteration time against the switch's time, a panel for each source, the first enlarged beside it.
 
     Parameters
     ----------
@@ -52,41 +57,75 @@ def iteration_time_by_reconfiguration(
     title
         Of the figure.
     document
-        By way to ask the document's increase there, marked in the first panel, and our verdict.
+        By way to ask the document's increase there, marked in the enlarged panel, and our verdict.
 
     Returns
     -------
     The figure.
     """
-    figure, parts = plotting.panels(data, "source", (3.3, 4.6), sharey=True)
-    figure.suptitle(title)
-    for letter, (source, part, ax) in zip(ascii_lowercase, parts, strict=False):
-        base = base_s[source]
-        for share, verdict in document.values() if letter == "a" else ():
-            plotting.document_marks(ax, marked_s, base * (1 + share), verdict)
-        for i, (way, line) in enumerate(part.groupby("requests", sort=False)):
-            style = {"linestyle": "none"} if line["measured"].all() else {"marker": "", "linestyle": ("-", "--")[i % 2]}
-            ax.plot(line["reconfiguration_s"], line["iteration_s"], **{**plotting.line_style(i, label=way), **style})
-            for row in line[np.isclose(line["reconfiguration_s"], marked_s)].itertuples():
-                text = f"{way} at {units.show(marked_s, 's')}: +{percent(row.iteration_s / base - 1)}"
-                place: dict = {"xycoords": "axes fraction", "fontsize": 9, "color": COLOURS[i]}
-                ax.annotate(text, (0.03, 0.95 - 0.06 * i), **place)
-        ax.axhline(base, color="black", linestyle=":", linewidth=1.2)
-        ax.set(xlabel="reconfiguration of the switch [s]")
-        panel_title(ax, f"({letter}) {source}", left=True)
-    first = figure.axes[0]
-    first.set_ylabel("iteration time [s]")
-    first.plot([], [], color="black", linestyle=":", label="without reconfiguration")
-    legend_below(figure, first)
+    figure, axes = plt.subplots(2, 2, figsize=(10, 8))
+    figure.suptitle(title, fontsize=11)
+    first, *others = data["source"].unique()
+    panels = [(first, first), (first, f"{first}, up to {units.show(_SHORT_S, 's')}"), *zip(others, others, strict=True)]
+    for letter, ax, (source, name) in zip(ascii_lowercase, axes.flat, panels, strict=False):
+        part = data[data["source"] == source]
+        near = part[part["reconfiguration_s"] <= _SHORT_S * 1.001] if letter == "b" else part
+        _lines_of_ways(ax, near, base_s[source], marked_s, {} if letter == "b" else None)
+        ax.set(xlabel="reconfiguration of the switch [s]", ylabel="iteration time [s]")
+        panel_title(ax, f"({letter}) {name}", left=True)
+        if letter == "b":
+            ax.margins(y=0.25)
+            ax.locator_params(axis="x", nbins=5)
+            _document_increases(ax, near, base_s[source], marked_s, document)
+    ends = data["iteration_s"].min(), data["iteration_s"].max()
+    for ax in (axes[0, 0], *axes[1]):
+        ax.set_ylim(ends[0] - 0.05 * (ends[1] - ends[0]), ends[1] + 0.1 * (ends[1] - ends[0]))
+    look: dict = {"color": NETWORKS["electrical rails"], "linestyle": ":", "linewidth": 1.6}
+    axes[0, 0].plot([], [], **look, label="baseline: nothing reconfigures, no control plane")
+    legend_below(figure, axes, 3)
     return figure
+
+
+def _lines_of_ways(ax: plt.Axes, part: pd.DataFrame, base: float, marked_s: float, words: dict | None) -> None:
+    """A line for each way to ask, or points where measured, over the dotted base; increases at `marked_s` in words.
+
+    words: an empty one leaves these out.
+    """
+    for i, (way, line) in enumerate(part.groupby("requests", sort=False)):
+        name = WAYS.get(str(way), str(way))
+        style: dict = {"marker": "", "linestyle": ("--", "-")[i % 2]}
+        if line["measured"].all():
+            style, name = {"linestyle": "none"}, f"{name}, measured"
+        ax.plot(
+            line["reconfiguration_s"],
+            line["iteration_s"],
+            **(plotting.line_style(i, label=name, color=_WAY_COLOURS[i]) | style),
+        )
+        for row in line[np.isclose(line["reconfiguration_s"], marked_s)].itertuples() if words is None else ():
+            text = f"{WAYS.get(str(way), way)}, {units.show(marked_s, 's')}: +{percent(row.iteration_s / base - 1)}"
+            place: dict = {"xycoords": "axes fraction", "fontsize": 9, "color": _WAY_COLOURS[0]}
+            ax.annotate(text, (0.03, 0.94 - 0.07 * i), **place)
+    ax.axhline(base, color=NETWORKS["electrical rails"], linestyle=":", linewidth=1.6)
+
+
+def _document_increases(ax: plt.Axes, part: pd.DataFrame, base: float, marked_s: float, document: Mapping) -> None:
+    """The document's increases at `marked_s` as marks, with its numbers and ours in words."""
+    for i, (way, (share, verdict)) in enumerate(document.items()):
+        plotting.document_marks(ax, marked_s, base * (1 + share), verdict)
+        line = part[(part["requests"] == way) & np.isclose(part["reconfiguration_s"], marked_s)]
+        ours = "".join(f", ours +{percent(time / base - 1)}" for time in line["iteration_s"])
+        text = f"{WAYS.get(way, way)}:\ndocument +{percent(share)}{ours}"
+        place: dict = {"va": "bottom" if i == 0 else "top", "ha": "right" if i == 0 else "left", "fontsize": 9}
+        shift = (-9, 2) if i == 0 else (9, -4)
+        plotting.text_beside(ax, text, (marked_s, base * (1 + share)), shift, color=VERDICTS[verdict], **place)
 
 
 def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float, title: str = "") -> plt.Figure:
     """Computes, traffic and circuits of ranks, a panel for each title; traffic waits for circuits where shaded.
 
     parts: by title, columns rank, lane, what, microbatch, asked_s, start_s, end_s as
-    `circuit_lanes.rank_lanes` has them; until_s: end of the axis [s]. title: of the figure. A double arrow
-    leads from a change that starts before it is asked for to when it is.
+    `circuit_lanes.rank_lanes` has them; until_s: end of the axis [s]. title: of the figure. On the first rank a double
+    arrow leads from a change that starts before it is asked for to when it is.
     """
     ranks = sorted({rank for lanes in parts.values() for rank in lanes["rank"]})
     figure, axes = plt.subplots(
@@ -94,6 +133,7 @@ def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float, title: 
     )
     figure.suptitle(title)
     kinds: dict[str, str] = {}
+    from_s = min([0.0, *(lanes["start_s"].min() for lanes in parts.values())])
     for letter, ax, (panel, lanes) in zip(ascii_lowercase, axes.flat, parts.items(), strict=False):
         shown = lanes[lanes["start_s"] < until_s].assign(end_s=lanes["end_s"].clip(upper=until_s))
         names = []
@@ -102,35 +142,57 @@ def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float, title: 
             names += [
                 (3.4 * i + j, f"rank {rank}, {name}") for j, name in enumerate(("compute", "traffic", "circuits"))
             ]
-        ax.set(xlim=(0, until_s), ylim=(3.4 * len(ranks) - 0.8, -0.6))
+        ax.set(xlim=(from_s, until_s), ylim=(3.4 * len(ranks) - 0.8, -0.6))
         ax.set_yticks(*zip(*names, strict=True))
         ax.tick_params(axis="y", length=0)
         ax.grid(axis="y", visible=False)
-        panel_title(ax, f"({letter}) {panel}", left=True)
+        panel_title(ax, f"({letter}) {WAYS.get(panel, panel)}" if len(parts) > 1 else panel, left=True)
         kinds |= dict(_TRAFFIC[what] for what in shown.loc[shown["lane"] == "traffic", "what"].unique())
-        for i, rank in enumerate(ranks):
-            _early_changes(ax, lanes[lanes["rank"] == rank], 3.4 * i + 1, until_s)
+        if from_s < 0:
+            ax.axvline(0, color=GREY, linewidth=1)
+        _early_changes(ax, lanes, ranks, until_s)
+        _second_send(ax, lanes[lanes["rank"] == ranks[0]], until_s)
     axes[-1, 0].set_xlabel("time from the start of the iteration [s]")
     handles = [Patch(facecolor=_LANES["compute"], label="compute")]
     handles += [Patch(facecolor=colour, label=name) for name, colour in kinds.items()]
-    handles += [Patch(facecolor=_LANES["circuits"], edgecolor=GREY, label="circuit up: out port over in port")]
+    handles += [Patch(facecolor=_LANES["circuits"], edgecolor=GREY, label="circuit is up: above to, below from a rank")]
     handles += [Patch(facecolor=_LANES["change"], label="switch reconfigures")]
     handles += [Patch(**_WAITS, label="traffic waits for circuits")]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
 
-def _early_changes(ax: plt.Axes, lanes: pd.DataFrame, y: float, until_s: float) -> None:
-    """Double arrows from a change of a rank's circuits to the traffic that asks for them, if far apart."""
-    traffic = lanes[lanes["lane"] == "traffic"].sort_values("start_s")
-    for row in lanes[lanes["lane"] == "change"].itertuples():
+def _early_changes(ax: plt.Axes, lanes: pd.DataFrame, ranks: Sequence[int], until_s: float) -> None:
+    """Double arrows from a change of the first rank's circuits to the traffic that asks for them, if far apart.
+
+    Where the change waits for another rank's traffic, a line leads there.
+    """
+    first, others = lanes[lanes["rank"] == ranks[0]], lanes[(lanes["rank"] != ranks[0]) & (lanes["lane"] == "traffic")]
+    traffic = first[first["lane"] == "traffic"].sort_values("start_s")
+    for row in first[first["lane"] == "change"].itertuples():
         after = traffic[traffic["start_s"] >= row.end_s - 1e-9]["asked_s"]
         if len(after) and 0.1 * until_s < after.iloc[0] - row.start_s and after.iloc[0] < until_s:
             arrow: dict = {"arrowstyle": "<|-|>", "color": "black", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
-            ax.annotate("", (row.start_s, y), (after.iloc[0], y), arrowprops={**arrow, "mutation_scale": 8}, zorder=6)
+            ax.annotate("", (row.start_s, 1), (after.iloc[0], 1), arrowprops={**arrow, "mutation_scale": 8}, zorder=6)
             words = f"changes {units.show(after.iloc[0] - row.start_s, 's', 3)} before it is asked for"
             middle = (row.start_s + after.iloc[0]) / 2
-            plotting.text_beside(ax, words, (middle, y), (0, 3), va="bottom", ha="center", fontsize=8)
+            plotting.text_beside(ax, words, (middle, 1), (0, 3), va="bottom", ha="center", fontsize=8)
+            for cause in others[abs(others["end_s"] - row.start_s) < 1e-6].iloc[:1].itertuples():
+                y = 3.4 * ranks.index(cause.rank) + 1
+                ax.plot([row.start_s] * 2, [1.6, y], color="black", linestyle=":", linewidth=1.2, zorder=5)
+                words = (
+                    f"can change when rank {cause.rank}'s {CALLS[cause.what]}\nhas ended: the circuit goes to its port"
+                )
+                plotting.text_beside(ax, words, (row.start_s, 2), (-5, 0), ha="right", va="center", fontsize=8)
+
+
+def _second_send(ax: plt.Axes, lanes: pd.DataFrame, until_s: float) -> None:
+    """When a rank's second Send/Recv ends, in words over it."""
+    sends = lanes[(lanes["what"] == "send_receive") & (lanes["start_s"] >= 0)].sort_values("end_s")
+    for row in sends.iloc[1:2].itertuples():
+        if row.end_s < until_s:
+            words = f"second Send/Recv ends at {units.number(row.end_s, 3)} s"
+            plotting.text_beside(ax, words, (row.asked_s, 0), (-3, 0), ha="right", va="center", fontsize=8)
 
 
 def _rank_lanes(ax: plt.Axes, lanes: pd.DataFrame, y: float, until_s: float) -> None:
@@ -148,9 +210,12 @@ def _rank_lanes(ax: plt.Axes, lanes: pd.DataFrame, y: float, until_s: float) -> 
     for side, shift in (("out circuit", -0.21), ("in circuit", 0.21)):
         up = lanes[lanes["lane"] == side]
         _spans(ax, up, y + 2 + shift, 0.18, _LANES["circuits"], edgecolors=GREY, linewidths=0.5)
+        changes = lanes.loc[lanes["lane"] == "change", "start_s"]
         for row in up.itertuples():
-            _label(ax, row, f"{'to' if side.startswith('out') else 'from'} {row.what}", y + 2 + shift, until_s)
-    _spans(ax, lanes[lanes["lane"] == "change"], y + 2, 0.4, _LANES["change"])
+            text = f"{'to' if side.startswith('out') else 'from'} {row.what}"
+            following = min([*changes[changes > row.start_s], *up.loc[up["start_s"] > row.start_s, "start_s"], until_s])
+            _label(ax, row, text, y + 2 + shift, until_s, room_s=following - row.end_s)
+    _spans(ax, lanes[lanes["lane"] == "change"], y + 2, 0.4, _LANES["change"], edgecolors="white", linewidths=0.8)
 
 
 def _spans(ax: plt.Axes, rows: pd.DataFrame, y: float, half: float, fill: str, **style) -> None:
@@ -159,8 +224,11 @@ def _spans(ax: plt.Axes, rows: pd.DataFrame, y: float, half: float, fill: str, *
     ax.add_collection(PolyCollection(list(corners), facecolors=[fill], **{"linewidths": 0, **style}))
 
 
-def _label(ax: plt.Axes, row, text: str, y: float, until_s: float, **style) -> None:
-    """A text in the middle of a span, where it fits."""
+def _label(ax: plt.Axes, row, text: str, y: float, until_s: float, room_s: float = 0.0, **style) -> None:
+    """A text in the middle of a span where it fits, else behind it where there is as much room [s]."""
     inches = ax.get_window_extent().width / ax.figure.dpi
-    if (row.end_s - row.start_s) / until_s * inches * 72 > 0.62 * 8 * len(text):
+    wide_s = 0.62 * 8 * len(text) / (inches * 72) * until_s
+    if row.end_s - row.start_s > wide_s:
         ax.text((row.start_s + row.end_s) / 2, y, text, ha="center", va="center", fontsize=8, **style)
+    elif room_s > 1.2 * wide_s:
+        ax.text(row.end_s + 0.1 * wide_s, y, text, ha="left", va="center", fontsize=8, **style)

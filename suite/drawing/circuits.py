@@ -24,7 +24,7 @@ def circuits_figure(
     Parameters
     ----------
     circuits
-        Columns kind, rail, source and target (HB domains from 1).
+        Columns kind, rail, source and target (HB domains), all from 0.
     rails
         GPUs of a domain.
     domains
@@ -79,11 +79,11 @@ class _Panel:
         self.page, self.ports = page, ports
         page.text(0.08, low + _PANEL - 0.18, name, font=9.5, ha="left")
         row, top = (self._row(low + y, high, count) for y, high, count in self._rows(len(domains), rails))
-        names = {"optical\ncircuit\nswitches": top[0].middle[1], "GPUs": row[0].top - 0.2}
+        names = {"optical\ncircuit\nswitches": top[0].middle[1], "GPUs,\nby rank": row[0].top - 0.2}
         for text, y in (names | {"HB\ndomains": row[0].bottom + 0.24}).items():
             page.text(_SIDE, y, text, font=_FONT, ha="right")
-        self.gpus = [self._domain(box, f"Domain {i + 1}: {domains[i]}", rails) for i, box in enumerate(row)]
-        for rail, box in enumerate(top, start=1):
+        self.gpus = [self._domain(box, f"Domain {i}: {domains[i]}", i * rails, rails) for i, box in enumerate(row)]
+        for rail, box in enumerate(top):
             self._switch(box, rail, circuits[circuits["rail"] == rail])
 
     def _rows(self, domains: int, rails: int) -> list[tuple[float, float, int]]:
@@ -95,12 +95,12 @@ class _Panel:
         wide = (_PAGE - _SIDE - 0.1 - count * _GAP) / count
         return [Box(_SIDE + _GAP + i * (wide + _GAP), bottom, wide, high) for i in range(count)]
 
-    def _domain(self, box: Box, text: str, rails: int) -> list[Box]:
-        """An HB domain with its GPUs and their tensor traffic; the boxes of the GPUs."""
+    def _domain(self, box: Box, text: str, first: int, rails: int) -> list[Box]:
+        """An HB domain with its GPUs, by rank from the first, and their tensor traffic; the boxes of the GPUs."""
         self.page.box(*box.place, face="#F6F6F6", edgecolor="#7A7A7A", zorder=1)
         cells = Box(box.left, box.top - 0.34, box.width, 0.36).cells(rails, gap=min(0.08, 0.1 * box.width / rails))
-        for rail, cell in enumerate(cells, start=1):
-            self.page.box(*cell.place, _fitting(cell, str(rail)), face=_GREY, font=_FONT, linewidth=0.5)
+        for rank, cell in enumerate(cells, start=first):
+            self.page.box(*cell.place, _fitting(cell, str(rank)), face=_GREY, font=_FONT, linewidth=0.5)
         y = box.top - 0.43
         lines = [[cell.edge("bottom"), (cell.middle[0], y)] for cell in cells]
         self.page.links([[(cells[0].middle[0], y), (cells[-1].middle[0], y)], *lines], TRAFFIC["tensor"], 2.2, 3)
@@ -124,7 +124,7 @@ class _Panel:
             arc = np.stack([(x + other) / 2 - (other - x) / 2 * np.cos(angle), y + tall * np.sin(angle)], axis=-1)
             self.page.links([arc], TRAFFIC[row.kind], 2.0, 5)
         for port, place in enumerate(places):
-            gpu = self.gpus[port // self.ports][rail - 1]
+            gpu = self.gpus[port // self.ports][rail]
             start = gpu.edge("top", (port % self.ports + 1) / (self.ports + 1))
             look = (used[port], 1.2, 4) if port in used else (FAINT, 0.8, 2)
             self.page.links([[start, place]], *look)
@@ -145,7 +145,7 @@ class _Panel:
 
     def _free(self, used: Mapping[int, str], domain: int) -> int:
         """The first port of a domain without a circuit."""
-        for port in range((domain - 1) * self.ports, domain * self.ports):
+        for port in range(domain * self.ports, (domain + 1) * self.ports):
             if port not in used:
                 return port
         have = counted(self.ports, "ports")

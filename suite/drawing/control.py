@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.patches import Ellipse, FancyBboxPatch
 
 from railcore.catalog import units
-from suite.colours import PARTS
-from suite.plotting import COLOURS
+from suite.colours import BUSY, PARTS
+from suite.plotting import COLOURS, panel_title
 
 _FILLS = {
     "application": "#FFFFFF",
@@ -22,6 +22,13 @@ _FILLS = {
 _INK, _HOST, _LIGHT, _ALERT = "#333333", "#F6F6F6", *COLOURS[:2]
 _HIGH = 0.66  # of a box
 _SWITCH_STEP = "switch"
+# Steps that are over when a rank calls, if its client asks by the profiled schedule.
+_AHEAD = ("request", "barrier", "new circuits", "command", _SWITCH_STEP, "acknowledgement")
+_PROVISIONED = (
+    "Shaded: with provisioning, from the second iteration on, these steps run before the call. The shim asks\n"
+    "right after the last traffic of another group, and in step 6 the controller reads stored circuits.\n"
+    "A call then waits only where the window before it is shorter than these steps."
+)
 # Places in a host: left, bottom, width, height of a box. The other parties are in the middle of the page.
 _IN_HOST = {
     "application": (0.2, 6.45, 2.0, _HIGH),
@@ -48,10 +55,11 @@ _WAYS = {
     ("circuit switch", "circuit switch"): ((4.6, 0.9), (4.6, 0.9)),
 }
 _ALONE = ("controller", "circuit switch")
+_NAMES = {"shim client": "Opus shim client"}  # in the document's words
 
 
 def control_plane_figure(
-    sequence: pd.DataFrame, groups: Mapping[int, Sequence[str]], rails: int, title: str
+    sequence: pd.DataFrame, groups: Mapping[int, Sequence[str]], rails: int, title: str, source: str
 ) -> plt.Figure:
     """(a) The parties of a control plane with the steps of one reconfiguration, (b) its messages in order.
 
@@ -61,8 +69,8 @@ def control_plane_figure(
         As `control_plane.reconfiguration_sequence` gives it; drawn are the first two ranks.
     groups
         Lines of the managers' tables of groups, by rank.
-    rails, title
-        Circuit switches, one a rail; title of the figure.
+    rails, title, source
+        Circuit switches, one a rail; title of the figure; where the times are from.
 
     Returns
     -------
@@ -70,11 +78,11 @@ def control_plane_figure(
     """
     ranks = list(sequence["rank"].dropna().unique()[:2])
     shown = sequence[sequence["rank"].isna() | sequence["rank"].isin(ranks)]
-    heights = (6.6, 0.3 * len(shown) + 1.0)
+    heights = (6.4, 0.3 * shown["number"].nunique() + 1.6)
     figure, (left, right) = plt.subplots(2, 1, figsize=(10, sum(heights) + 0.6), height_ratios=heights)
     figure.suptitle(title)
     _parties(left, shown, ranks, groups, rails)
-    _messages(right, shown, ranks)
+    _messages(right, shown, ranks, source)
     return figure
 
 
@@ -106,7 +114,7 @@ def _parties(ax: plt.Axes, sequence: pd.DataFrame, ranks: Sequence, groups: Mapp
     ax.set_title("(a) who asks whom", fontsize=10, loc="left")
     for second, rank in enumerate(ranks):
         _host(ax, bool(second), f"HB domain of rank {rank}", groups.get(rank, ()))
-    _box(ax, "controller", _CONTROLLER, "controller\ngroups of the job, stored circuits", linespacing=1.5)
+    _box(ax, "controller", _CONTROLLER, "Opus controller\ngroups of the job, stored circuits", linespacing=1.5)
     for i in range(min(rails, 3) - 1, -1, -1):
         middle = (_SWITCH[0] + 0.16 * i, _SWITCH[1] + 0.16 * i)
         ax.add_patch(Ellipse(middle, 3.0, 0.95, facecolor="white", edgecolor=_LIGHT, linewidth=2))
@@ -134,40 +142,45 @@ def _host(ax: plt.Axes, second: bool, name: str, groups: Sequence[str]) -> None:
     ax.add_patch(FancyBboxPatch((left(0, _HOST_SIZE[0]), 2.2), *_HOST_SIZE, linewidth=1, zorder=0, **corners))
     ax.text(left(0.25, 2.4), 7.28, name, fontsize=9, color=_INK, va="center")
     for party, (x, low, wide, high) in _IN_HOST.items():
-        _box(ax, party, (left(x, wide), low, wide, high), "" if party == "shim manager" else party)
+        _box(ax, party, (left(x, wide), low, wide, high), "" if party == "shim manager" else _NAMES.get(party, party))
     x, low, wide, high = _IN_HOST["shim manager"]
-    ax.text(left(x, wide) + wide / 2, low + high - 0.3, "shim manager", fontsize=9, ha="center", va="center")
+    ax.text(left(x, wide) + wide / 2, low + high - 0.3, "Opus shim manager", fontsize=9, ha="center", va="center")
     table = "\n".join(["group: ranks, network", *groups])
     ax.text(left(x, wide) + 0.1, low + high - 0.6, table, fontsize=8, va="top", linespacing=1.5, color=_INK)
     ax.text(left(1.2), 2.45, "GPU, NIC", fontsize=8, ha="center", va="center", color=_INK)
     ax.plot([left(1.2), left(1.2), left(4.7)], [2.2, 1.6, 0.95], color=_LIGHT, linewidth=2, zorder=1)
 
 
-def _messages(ax: plt.Axes, sequence: pd.DataFrame, ranks: Sequence) -> None:
-    """Panel (b): a row for each message, in order and not to scale, with its start and its length."""
-    lanes = {**{rank: i for i, rank in enumerate(ranks)}, "controller": len(ranks), "circuit switch": len(ranks) + 1}
-    names = [*(f"rank {rank}" for rank in ranks), "controller", "circuit\nswitch"]
-    rows, last = len(sequence), len(lanes) - 1
-    ax.set(xlim=(-1.15, last + 2.5), ylim=(rows - 0.4, -1.6))
+def _messages(ax: plt.Axes, sequence: pd.DataFrame, ranks: Sequence, source: str) -> None:
+    """Panel (b): a row for each step, in order and not to scale, with the start of each rank's and its length."""
+    lanes = {rank: 2 * i for i, rank in enumerate(ranks)} | {"controller": 1, "circuit switch": len(ranks) + 1}
+    steps, last = sequence.groupby("number", sort=True), len(ranks) + 1
+    ax.set(xlim=(-1.35, last + 2.6), ylim=(steps.ngroups + 1.8, -1.6))
     ax.axis("off")
-    ax.set_title("(b) in order, not to scale", fontsize=10, loc="left")
-    for name, x in zip(names, range(len(names)), strict=True):
-        ax.plot([x, x], [-0.6, rows - 0.5], color="#B5B5B5", linewidth=1, zorder=1)
+    panel_title(ax, f"(b) in order, not to scale; {source}", left=True)
+    for party, x in lanes.items():
+        name = str(party).replace(" ", "\n") if party in _ALONE else f"rank {party}"
+        ax.plot([x, x], [-0.6, steps.ngroups - 0.5], color="#B5B5B5", linewidth=1, zorder=1)
         ax.text(x, -0.75, name, fontsize=9, ha="center", va="bottom")
     ax.text(-0.45, -0.75, "starts at", fontsize=9, ha="right", va="bottom")
     ax.text(last + 0.35, -0.75, "message, time it takes", fontsize=9, va="bottom")
-    for y, row in enumerate(sequence.itertuples()):
-        start, end = (_lane(lanes, party, row.rank) for party in (row.sender, row.receiver))
-        ink = _ALERT if row.step == _SWITCH_STEP else _INK
-        ax.text(-0.45, y, units.show(row.start_s, "s", 4), fontsize=8.5, ha="right", va="center")
-        if start == end:
-            ax.plot([start, start], [y - 0.34, y + 0.34], color=ink, linewidth=5, solid_capstyle="butt", zorder=3)
-        else:
-            _arrow(ax, (start, y), (end, y), color=ink)
-        _number(ax, str(row.number), -0.25, y)
+    for y, (number, rows) in enumerate(steps):
+        starts = dict.fromkeys(units.show(start, "s", 3) for start in rows["start_s"])
+        ax.text(-0.45, y, "; ".join(starts), fontsize=8.5, ha="right", va="center")
+        _number(ax, str(number), -0.25, y)
+        for row in rows.itertuples():
+            start, end = (_lane(lanes, party, row.rank) for party in (row.sender, row.receiver))
+            ink = _ALERT if row.step == _SWITCH_STEP else _INK
+            if start == end:
+                ax.plot([start, start], [y - 0.34, y + 0.34], color=ink, linewidth=5, solid_capstyle="butt", zorder=3)
+            else:
+                _arrow(ax, (start, y), (end, y), color=ink)
         took = row.end_s - row.start_s
         text = f"{row.message}, {units.show(took, 's', 3)}" if took else row.message
         ax.text(last + 0.35, y, text, fontsize=8.5, va="center", color=ink)
+        if row.step in _AHEAD:
+            ax.axhspan(y - 0.5, y + 0.5, color=BUSY, zorder=0, linewidth=0)
+    ax.text(-1.3, steps.ngroups - 0.1, _PROVISIONED, fontsize=8.5, va="top", linespacing=1.4)
 
 
 def _lane(lanes: Mapping, party: str, rank: Any) -> int:

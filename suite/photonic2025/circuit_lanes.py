@@ -21,8 +21,10 @@ def changes_of_a_rank(run: StepTimeline) -> float:
     return sum(len(simulated.intersection(ranks[op])) for op in _last_changes(run)) / len(simulated)
 
 
-def rank_lanes(run: StepTimeline, ranks: Sequence[int]) -> pd.DataFrame:
+def rank_lanes(run: StepTimeline, ranks: Sequence[int], lead_s: float = 0.0) -> pd.DataFrame:
     """What some ranks compute, send over the rails and are joined to in the last iteration, from its start on.
+
+    lead_s: how much before the start is shown too, at times below 0 [s].
 
     Columns rank, lane (compute, traffic, out circuit, in circuit, change), what (phase, operation, or other rank of a
     circuit), microbatch (-1 where none), asked_s (when its slowest rank joined), start_s, end_s. Traffic of one group
@@ -30,8 +32,7 @@ def rank_lanes(run: StepTimeline, ranks: Sequence[int]) -> pd.DataFrame:
     """
     workload = run.workload
     last = workload.iteration_of == workload.iterations - 1
-    begin, end = run.end_s[~last].max(initial=0.0), run.total_s
-    table = run.table[last]
+    begin, end, table = run.end_s[~last].max(initial=0.0), run.total_s, run.table
     computes = table[table["kind"] == "compute"]
     computes = computes.assign(lane="compute", what=computes["phase"], asked_s=computes["ready_s"])
     sent = table[table["link"] == "rail"].groupby("burst", sort=False)
@@ -54,8 +55,8 @@ def rank_lanes(run: StepTimeline, ranks: Sequence[int]) -> pd.DataFrame:
     parts = [up, *(every[_holds(every["ranks"], rank)].assign(rank=rank) for rank in ranks)]
     columns = "rank lane what microbatch asked_s start_s end_s".split()
     lanes = pd.concat([part[columns] for part in parts], ignore_index=True)
-    lanes = lanes[(lanes["end_s"] > begin) & (lanes["start_s"] < end)]
-    times = lanes[["asked_s", "start_s", "end_s"]].clip(lower=begin, upper=end) - begin
+    lanes = lanes[(lanes["end_s"] > begin - lead_s) & (lanes["start_s"] < end)]
+    times = lanes[["asked_s", "start_s", "end_s"]].clip(lower=begin - lead_s, upper=end) - begin
     return lanes.assign(**times).sort_values(["rank", "lane", "start_s"], kind="stable", ignore_index=True)
 
 

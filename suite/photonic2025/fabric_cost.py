@@ -52,12 +52,18 @@ def table3(nic_ports: int = 2, hb_domain_size: int | None = None) -> pd.DataFram
     return pd.DataFrame(rows)
 
 
-def printed_table3(table: pd.DataFrame) -> pd.DataFrame:
-    """`table3` as the document prints it, with the ports of the switches that it cites."""
-    texts = {"circuit_switch": "OCS technology", "reconfiguration_s": "reconfiguration_s", "ports": "radix"}
-    texts |= {column: f"GPUs ({name})" for name, column in SCALE_UPS.items()} | {"gpus_own": "GPUs (own HB domain)"}
-    texts |= {f"reference_{column}": f"{text}, switch cited" for column, text in texts.items()}
-    return table.rename(columns=texts)[[texts[column] for column in table]]
+def printed_table3(table: pd.DataFrame, nic_ports: int = 2) -> pd.DataFrame:
+    """`table3` as the document prints it, with the ports of the switches that it cites. nic_ports: as there."""
+    texts = {"circuit_switch": "OCS technology", "reconfiguration_s": "reconfiguration [ms]", "ports": "radix [ports]"}
+    names = {column: name for name, column in SCALE_UPS.items()} | {"gpus_own": "own HB domain"}
+    for column, name in names.items():
+        size = (
+            "" if column == "gpus_own" else f" = {int(catalog.item('platforms', name)['gpus'])} × radix / {nic_ports}"
+        )
+        texts |= {column: f"GPUs, {name}{size}", f"reference_{column}": f"GPUs, {name}, switch cited"}
+    texts["reference_ports"] = "radix, switch cited"
+    times = [units.number(seconds / units.ms) for seconds in table["reconfiguration_s"]]  # as the document has them
+    return table.assign(reconfiguration_s=times).rename(columns=texts)[[texts[column] for column in table]]
 
 
 def rounded_rail_ports(gpus: ArrayLike, hb_domain_size: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -114,6 +120,12 @@ def counted_networks(
     return table.assign(**per_gpu)
 
 
+def scale_up_name(hb_domain_size: int) -> str:
+    """HB domains of a size in words, by the platform of Table 3 that has them."""
+    sizes = {int(catalog.item("platforms", name)["gpus"]): f"{name} ({hb_domain_size} GPUs each)" for name in SCALE_UPS}
+    return sizes.get(hb_domain_size, f"HB domains of {hb_domain_size}")
+
+
 def figure7(table: pd.DataFrame, bought: pd.DataFrame, ocs_ports: int) -> pd.DataFrame:
     """Lines of Fig. 7, the document's two last: `counted_networks`, and photonic rails of whole circuit switches.
 
@@ -122,7 +134,7 @@ def figure7(table: pd.DataFrame, bought: pd.DataFrame, ocs_ports: int) -> pd.Dat
     whole_switches = bought[bought["network"] == PHOTONIC].assign(count=f"whole switches of {ocs_ports:,} ports")
     lines = pd.concat([table[table["count"] != EXACT], whole_switches], ignore_index=True)
     printed = lines["count"].isin([ROUNDED, "ports in use"])
-    lines["link"] = lines["network"] + ", " + lines["count"] + np.where(printed, " (document)", "")
+    lines["link"] = lines["network"] + ", " + lines["count"] + np.where(printed, " (authors' count)", " (ours)")
     ordered = pd.concat([lines[~printed], lines[printed]], ignore_index=True)
     return _drawn_once(ordered)
 
@@ -144,20 +156,25 @@ def _drawn_once(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def savings_marks(table: pd.DataFrame, values: Mapping[str, float]) -> list[tuple[str, float, float, str, str]]:
-    """Cost and power of photonic rails that the document's largest savings mean, at the cluster of our largest.
+    """What photonic rails save of rail-optimized as the authors count it, at each cluster, in words beside their cost.
 
-    table: of `counted_networks`. values: ours, by claim id. Each: column, GPUs, value, our verdict, and the saving in
-    words.
+    At the largest saving the document's is marked, if its claim is among the values.
+
+    table: of `counted_networks`. values: ours, by claim id. Each: column, GPUs, cost or power, our verdict ("" for no
+    mark), and the text.
     """
-    rounded = table[table["count"] == ROUNDED]
+    rounded, photonic = table[table["count"] == ROUNDED], table[table["network"] == PHOTONIC].drop_duplicates("gpus")
     marks = []
     for what, column in (("cost", "cost_usd"), ("power", "power_w")):
         claim_id = _SAVED[what]
-        row = rounded.loc[rounded[f"{what}_saved"].idxmax()]
-        saved = claims.paper_value(claim_id)
-        text = f"document:\n{units.number(100 * saved, 4)}% less than\nrail-optimized"
-        value = row[column] * (1 - saved)
-        marks.append((column, row["gpus"], value, claims.verdict_of(claim_id, values[claim_id]), text))
+        ours = photonic.set_index("gpus")[column]
+        for i, row in rounded.iterrows():
+            text, value, verdict = f"−{100 * row[f'{what}_saved']:.2f}%", ours[row["gpus"]], ""
+            if claim_id in values and i == rounded[f"{what}_saved"].idxmax():
+                saved = claims.paper_value(claim_id)
+                value, verdict = row[column] * (1 - saved), claims.verdict_of(claim_id, values[claim_id])
+                text = f"document −{units.number(100 * saved, 4)}%,\nours {text} of\nthe thin blue line"
+            marks.append((column, row["gpus"], value, verdict, text))
     return marks
 
 

@@ -88,10 +88,11 @@ def worst_cases(rules: pd.DataFrame) -> pd.DataFrame:
 _WAYS = {"tensor": "TP", "data": "DP", "pipeline": "PP"}
 
 
-def rules_in_words(rules: pd.DataFrame) -> pd.DataFrame:
+def rules_in_words(rules: pd.DataFrame, platform: str = "") -> pd.DataFrame:
     """The document's Table 1 with what comes out, a row for each rule, as people read it.
 
-    rules: of `rules_of_thumb`. A rule holds where its best strategy takes no longer than the claim allows.
+    rules: of `rules_of_thumb`; platform: of its GPUs. A rule holds where its best strategy takes no longer than the
+    claim allows.
     """
     worst, rows = worst_cases(rules).set_index("id"), []
     for rule in printed_rows(1):
@@ -100,24 +101,32 @@ def rules_in_words(rules: pd.DataFrame) -> pd.DataFrame:
         case = worst.loc[rule["id"]]
         rows.append(
             {
-                "model size": _between(rule["parameters_above"], rule["parameters_below"], units.giga, "B parameters"),
-                "GPUs": _between(rule["gpus_above"], rule["gpus_most"], 1, ""),
+                "model size [parameters]": _bounds(rule["parameters_above"], rule["parameters_below"], units.giga, "B"),
+                f"N GPUs{f' of {platform}' * bool(platform)}": _bounds(rule["gpus_above"], rule["gpus_most"], 1, "N"),
                 "practice": units.either(
                     [" + ".join(_WAYS[way] for way in practice.split("+")) for practice in rule["practices"].split("/")]
                 ),
-                f"within {percent_text(allowed)} of the best": f"{sum(mine['excess'] <= allowed)} of {len(mine)} cases",
-                "worst loss": percent_text(case["excess"]),
-                "where": f"{case['model']} on {case['gpus']:,} GPUs",
+                f"at most {percent_text(allowed)} longer": f"{sum(mine['excess'] <= allowed)} of {len(mine)} cases",
+                "worst case": f"{case['model']} on {case['gpus']:,} GPUs",
+                "iteration longer by": percent_text(case["excess"]),
+                "best that obeys": _timed(case["obeying_strategy"], case["obeying_s"]),
+                "best of all": _timed(case["best_strategy"], case["best_s"]),
             }
         )
     return pd.DataFrame(rows)
 
 
-def _between(low: str, high: str, size: float, noun: str) -> str:
-    """A range in words: "up to 8", "over 1,024", "8 to 512"."""
+def _bounds(low: str, high: str, size: float, name: str) -> str:
+    """A range as the document writes it: "N ≤ 8", "N > 1,024", "8 < N ≤ 512"; of parameters "< 10 B", "> 10 B"."""
     ends = [units.number(float(end or 0) / size) for end in (low, high)]
-    text = f"over {ends[0]}" if not high else f"up to {ends[1]}" if not float(low) else f"{ends[0]} to {ends[1]}"
-    return f"{text} {noun}".strip()
+    if name != "N":
+        return f"> {ends[0]} {name}" if not high else f"< {ends[1]} {name}"
+    return f"N > {ends[0]}" if not high else f"{ends[0]} < N ≤ {ends[1]}" if float(low) else f"N ≤ {ends[1]}"
+
+
+def _timed(label: str, seconds: float) -> str:
+    """A strategy's degrees and its time: "TP4 PP8 DP16, 16.3 s"."""
+    return f"{_degrees(label)}, {units.show(seconds, 's', 3)}" if np.isfinite(seconds) else label
 
 
 def percent_text(share: float) -> str:
@@ -141,36 +150,60 @@ def cases_in_words(rules: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def splits_in_words(splits: pd.DataFrame, case: str) -> pd.DataFrame:
-    """The document's Table 2 with what a GPU holds, computes and sends, and where the document has something else.
+_TERMS = {"weights": "params", "gradients": "grads", "optimizer": "optims", "activations": "activs"}  # of Table 2
 
-    splits: of `parallelism_comparison`. case: model, ranks and batch, in the header of the first column.
+
+def splits_in_words(splits: pd.DataFrame, case: str, names: tuple[str, str], memory_bytes: float) -> pd.DataFrame:
+    """The document's Table 2 beside what a GPU holds, computes and sends, and where our step splits something else.
+
+    Parameters
+    ----------
+    splits
+        Of `parallelism_comparison`.
+    case
+        GPUs and batch, in the header of the first column.
+    names
+        Of the dense model and of the mixture: each has a row for one GPU with nothing split.
+    memory_bytes
+        Of a GPU; what is larger is marked.
+
+    Returns
+    -------
+    The table.
     """
-    held = ["weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes"]
-    document = {row["strategy"]: row for row in printed_rows(2)}
-    communication = [
-        f"{_operations(row.communication)}; each {row.per.replace('microbatch', 'micro-batch')}"
-        for row in splits.itertuples()
-    ]
-    others = []
-    for name in splits["strategy"]:
-        theirs = [
-            document[name]["memory"].replace(" ", ", ") if name in broken_rows(splits, ("memory",)) else "",
-            _operations(document[name]["communication"]) if name in broken_rows(splits, ("communication",)) else "",
-        ]
-        others.append("; ".join(filter(None, theirs)))
-    return pd.DataFrame(
-        {
-            case: splits["strategy"],
-            "memory of a GPU_bytes": splits[held].sum(axis=1),
-            "memory: what is split": splits["memory"].str.replace(" ", ", "),
-            "compute of a GPU_s": splits["products_s"] + splits["elementwise_s"],
-            "compute: what is split": splits["compute"].str.replace(" ", ", "),
-            "sent by a GPU_bytes": splits["sent_bytes"],
-            "communication": communication,
-            "the document has": others,
-        }
-    )
+    document, rows = {row["strategy"]: row for row in printed_rows(2)}, []
+    held = splits[["weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes"]].sum(axis=1)
+    for i, (row, held_bytes) in enumerate(zip(splits.itertuples(), held, strict=True)):
+        theirs, seconds = document[row.strategy], row.products_s + row.elementwise_s
+        name = names[row.strategy == "EP"]
+        if i == 0 or row.strategy == "EP":
+            one = [f"{name}, one GPU: nothing split", _held(row.one_gpu_bytes, memory_bytes)]
+            rows.append([*one, "–", units.show(row.one_gpu_s, "s", 4), "–", "–", "–", "–"])
+        ours = [f"{name}, {row.strategy}", _held(held_bytes, memory_bytes), theirs["memory_printed"]]
+        ours += [units.show(seconds, "s", 4), theirs["compute_printed"], units.show(row.sent_bytes, "B", 4)]
+        rows.append([*ours, theirs["communication_printed"], _difference(splits, row, theirs)])
+    columns = [case, "memory of a GPU", "document: memory reduction", "compute of a GPU"]
+    columns += ["document: compute reduction", "sent by a GPU", "document: communication", "our step"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _held(size_bytes: float, most_bytes: float) -> str:
+    """A size, with a word where a GPU has less memory."""
+    return units.show(size_bytes, "B", 4) + ", does not fit" * (size_bytes > most_bytes)
+
+
+def _difference(splits: pd.DataFrame, row: Any, theirs: Mapping[str, str]) -> str:
+    """What our step splits or sends where that is not what a row of the document says, else "the same"."""
+    clauses = []
+    for column in ("memory", "compute"):
+        if row.strategy in broken_rows(splits, (column,)):
+            ours, printed = str(getattr(row, column)).split(), theirs[column].split()
+            more = [_TERMS.get(word, word) for word in ours if word not in printed]
+            less = [f"not {_TERMS.get(word, word)}" for word in printed if word not in ours]
+            clauses.append(f"{column}: {', '.join(more + less)}" + " too" * bool(more))
+    if row.strategy in broken_rows(splits, ("communication", "per")):
+        clauses.append(f"communication: {_operations(row.communication)}, each {row.per}")
+    return "; ".join(clauses) or "the same"
 
 
 def _operations(text: str) -> str:

@@ -158,7 +158,7 @@ def lengths_side_by_side(computed: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataF
     classes = [window_classes(windows).assign(run=name) for name, windows in on_rail.items()]
     table = pd.concat(classes, ignore_index=True).sort_values("volume_bytes", kind="stable", ignore_index=True)
     volumes = table["volume_bytes"]
-    texts = [f"{units.number(x / units.MiB, 4)} MiB" if x > units.MB else units.show(x, "B") for x in volumes]
+    texts = [f"{units.number(x / units.MiB, 5)} MiB" if x > units.MB else units.show(x, "B") for x in volumes]
     return pd.concat(every, ignore_index=True), table.assign(volume=texts)
 
 
@@ -255,9 +255,10 @@ def _reached(followers: list[list[int]], sources: Iterable[int]) -> set[int]:
 def rail_picture(timeline: StepTimeline) -> dict[str, pd.DataFrame]:
     """What Fig. 3 shows of the first iteration on rail 0.
 
-    traffic: a row for each burst and rank (rank, label, start_s, end_s); windows: of `rail_windows`; circuits: phases
-    with the pairs of ranks that circuits join; parts: warm-up, steady, cool-down and optimizer, by the computes of the
-    last stage (name, start_s, end_s). attrs["warnings"] of traffic: those of the workload.
+    traffic: a row for each burst and rank (rank, kind, label, stage, messages, start_s, end_s); windows: of
+    `rail_windows`; circuits: phases with the pairs of ranks that circuits join; parts: warm-up, steady, cool-down and
+    optimizer, by the computes of the last stage (name, start_s, end_s). attrs["warnings"] of traffic: those of the
+    workload.
     """
     bursts, phases = rail_bursts(timeline), rail_phases(timeline)
     bursts, phases = bursts[bursts["iteration"] == 0], phases[phases["iteration"] == 0]
@@ -265,7 +266,13 @@ def rail_picture(timeline: StepTimeline) -> dict[str, pd.DataFrame]:
     traffic = bursts.assign(rank=bursts["group"].map(members)).explode("rank")
     pairs = [_pairs(bursts[bursts["kind"] == kind]["group"].map(members)) for kind in phases["kind"]]
     windows = rail_windows(timeline)
-    traffic = traffic[["rank", "kind", "label", "stage", "start_s", "end_s"]].reset_index(drop=True)
+    hops = timeline.table[timeline.table["operation"] == "send_receive"]
+    between = hops["ranks"].map(lambda ends: (min(ends), max(ends)))
+    messages = hops.groupby([between, "start_s"]).size().to_dict()
+    both = traffic["group"].map(members).map(lambda ends: (min(ends), max(ends)))
+    traffic["messages"] = [messages.get(key, 1) for key in zip(both, traffic["start_s"], strict=True)]
+    columns = ["rank", "kind", "label", "stage", "messages", "start_s", "end_s"]
+    traffic = traffic[columns].reset_index(drop=True)
     traffic.attrs["warnings"] = timeline.workload.warnings
     return {
         "traffic": traffic,
@@ -317,16 +324,16 @@ def traffic_picture(timeline: StepTimeline, ranks: Iterable[int]) -> tuple[pd.Da
     return operations, links[["rank_from", "lane_from", "end_s_from", "rank_to", "lane_to", "start_s_to"]]
 
 
-def run_title(pipeline: str = ", FSDP 2 and PP 2") -> str:
-    """What was measured and computed, for titles of figures. pipeline: what is on the rails."""
+def run_title(pipeline: str = ", FSDP 2 and PP 2", model: str = MODEL) -> str:
+    """What was measured and computed, for titles of figures. pipeline: what is on the rails; model: its name."""
     nic = units.show(catalog_machine(PLATFORM).nic_Bps, "bps")
-    return f"{MODEL} on {PLATFORM}s of four A100: TP 4 in the node{pipeline} on rails of {nic}"
+    return f"{model} on {PLATFORM}s of four A100: TP 4 in the node{pipeline} on rails of {nic}"
 
 
 def traffic_title(workload: Workload) -> str:
     """What Fig. 2 shows, for its title."""
-    layers = units.counted(workload.model.layers, "layers")
-    return f"{workload.model.name} cut to {layers}: an iteration of one rank of each stage, TP 4, FSDP 2, PP 2"
+    model = f"{workload.model.name} cut to {units.counted(workload.model.layers, 'layers')}"
+    return run_title(", FSDP 2 and PP 2", model)
 
 
 def own_schedule(
@@ -358,7 +365,7 @@ def own_schedule(
     windows = picture["windows"]["duration_s"]
     split = f"{units.counted(chunks, 'chunks')} a stage, " if chunks > 1 else ""
     title = (
-        f"{timeline.workload.model.name}, PP={pipeline}, FSDP={strategy.data}, {split}"
+        f"PP={pipeline}, FSDP={strategy.data}, {split}"
         f"{units.counted(microbatches, 'micro-batches')}: {units.counted(len(windows), 'windows')} in "
         f"{units.show(timeline.iteration_s, 's', 4)}, {int((windows >= delay_s).sum())} of "
         f"{units.show(delay_s, 's')} or longer"

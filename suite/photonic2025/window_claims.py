@@ -136,13 +136,19 @@ def _larger_classes(classes: pd.DataFrame) -> list[bool]:
     return [bool(row[name] >= row["RS"]) for _, row in means.iterrows() for name in _CLASSES if name in means]
 
 
-def marked_windows() -> tuple[dict[str, float], dict[str, str]]:
-    """The document's numbers of Fig. 4 and our verdicts, by the last words of their ids."""
+def marked_windows() -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+    """The document's numbers of Fig. 4 and our verdicts, by the last words of their ids; volumes as it writes them."""
     names = ("windows_over_1ms", "window_before_reducescatter")
     ours, _, _ = measured_claims([])
     document = {name: claims.paper_value(f"photonic2025.fig4.{name}") for name in names}
     keys = {name: f"photonic2025.fig4.{name}" for name in names}
-    return document, {name: claims.verdict_of(key, ours[key]) for name, key in keys.items()}
+    verdicts = {name: claims.verdict_of(key, ours[key]) for name, key in keys.items()}
+    written = {"AR": "sync_allreduce", "PP": "pp", "AG": "allgather", "RS": "reducescatter"}
+    volumes = {}
+    for label, name in written.items():
+        entry = claims.claim(f"photonic2025.fig4.{name}_{'message' if label == 'PP' else 'volume'}")
+        volumes[label] = f"{'< ' if entry.relation == '<' else ''}{entry.paper_value:.0f} MB"  # for MiB
+    return document, verdicts, volumes
 
 
 def volume_claims(timeline: StepTimeline) -> Entries:

@@ -1,0 +1,125 @@
+"""Windows of rails by length: their distribution on each rail, their number and mean by the volume that follows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import MaxNLocator
+
+from railcore.catalog import units
+from suite.colours import VERDICTS
+from suite.plotting import COLOURS, GREY, document_marks, log_axis, panel_title, percent, percent_axis, text_beside
+
+LONG_S = 1e-3  # windows that the document counts as long
+SHORTEST_S = 1e-6  # windows at or below this are drawn here
+_AFTER = {"AR": "AllReduce", "PP": "Send/Recv", "AG": "AllGather", "RS": "ReduceScatter"}
+_RUN_COLOURS = (COLOURS[0], "#4D4D4D", GREY)  # of bars: measured, computed
+_SOLVED = "computed: no prediction.\nThe TP bandwidth is solved\nfrom one of these windows"
+
+
+def window_lengths_figure(
+    distribution: pd.DataFrame,
+    classes: pd.DataFrame,
+    title: str,
+    document: Mapping[str, float],
+    verdicts: Mapping[str, str],
+    volumes: Mapping[str, str],
+) -> plt.Figure:
+    """(a) Cumulative distribution of windows on each rail, (b) their number and (c) mean by the volume that follows.
+
+    Parameters
+    ----------
+    distribution
+        Columns run, rail, duration_s, share; solid lines for the first run, dotted for others.
+    classes
+        Of one rail: run, after (AR, PP, AG, RS), volume (text), windows, duration_s.
+    title
+        Of the figure.
+    document, verdicts
+        The document's share of long windows and mean window before a ReduceScatter [s], and our verdicts, by the
+        last words of the claims' ids.
+    volumes
+        The document's volumes as it writes them, by what follows.
+
+    Returns
+    -------
+    The figure.
+    """
+    figure = plt.figure(figsize=(10, 8))
+    figure.suptitle(title, fontsize=11)
+    parts: Any = figure.subfigures(2, 1, height_ratios=(1, 1))
+    left, (middle, right) = parts[0].subplots(1, 1), parts[1].subplots(1, 2)
+    _distributions(left, distribution)
+    verdict = verdicts["windows_over_1ms"]
+    document_marks(left, LONG_S, 1 - document["windows_over_1ms"], verdict, arrow=(0, -24))
+    words = f"longer than {units.show(LONG_S, 's')}: document more than {percent(document['windows_over_1ms'])}"
+    text_beside(left, words, (LONG_S, 0), (24, 40), fontsize=9, color=VERDICTS[verdict])
+    text_beside(left, _long_shares(distribution), (LONG_S, 0), (24, 34), fontsize=9, va="top")
+    _class_bars(middle, classes, "windows", volumes, 1.0)
+    _class_bars(right, classes, "duration_s", volumes, units.ms)
+    middle.set(ylabel="windows of an iteration", ylim=(0, classes["windows"].max() * 1.3))
+    middle.yaxis.set_major_locator(MaxNLocator(integer=True))
+    before, names = "window_before_reducescatter", list(dict.fromkeys(classes["after"]))
+    if "RS" in names:
+        place = (names.index("RS") + 0.53, document[before] / units.ms)
+        document_marks(right, *place, verdicts[before])
+        written, look = f"document\n{place[1]:.0f} ms", {"ha": "right", "va": "bottom", "fontsize": 9}
+        text_beside(right, written, place, (8, 12), color=VERDICTS[verdicts[before]], **look)
+        text_beside(right, _SOLVED, (place[0] - 1, 0.93 * place[1]), ha="right", va="center", fontsize=8)
+    right.set(ylabel="mean window [ms]", ylim=(0, classes["duration_s"].max() / units.ms * 1.35))
+    panel_title(middle, "(b) rail 0: number of windows, by what follows", left=True)
+    panel_title(right, "(c) rail 0: mean window, by what follows", left=True)
+    for ax in (middle, right):
+        ax.legend(fontsize=8, loc="upper left")
+    return figure
+
+
+def _distributions(ax: plt.Axes, distribution: pd.DataFrame) -> None:
+    """Steps of each rail of the first run, and dotted ones of others."""
+    for i, (run, rows) in enumerate(distribution.groupby("run", sort=False)):
+        for j, (rail, mine) in enumerate(rows.groupby("rail")):
+            x = np.maximum(mine["duration_s"].to_numpy(), SHORTEST_S)
+            x, y = np.append(x, 10.0), np.append(mine["share"].to_numpy(), 1.0)
+            look: dict = {"color": COLOURS[j % 4], "label": f"{run}, rail {rail}", "linewidth": 1.6}
+            if i:  # rails of a computed run are nearly the same
+                look |= {"color": "black", "linestyle": ":", "label": "_" if j else f"{run}, each rail"}
+            ax.step(x, y, where="post", **look)
+    ax.axvline(LONG_S, color=GREY, linewidth=1, linestyle="--")
+    text_beside(ax, units.show(LONG_S, "s"), (LONG_S, 1.0), (3, 2), fontsize=9)
+    ticks = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10]
+    log_axis(ax.xaxis, ticks, text=lambda s: units.show(s, "s"))
+    ax.tick_params(axis="x", labelsize=8.5)
+    ax.set(xlim=(SHORTEST_S * 0.8, 10), ylim=(0, 1.06), xlabel="window (up to 1 µs at the left end)")
+    percent_axis(ax.yaxis, "windows no longer than this")
+    ax.legend(fontsize=9, loc="upper left", handlelength=2.4)
+    panel_title(ax, "(a) windows of ten iterations, each rail", left=True)
+
+
+def _long_shares(distribution: pd.DataFrame) -> str:
+    """How many windows of each run are long, on all rails and on each."""
+    long = (distribution["duration_s"] > LONG_S).groupby([distribution["run"], distribution["rail"]], sort=False).mean()
+    lines = []
+    for run, shares in long.groupby(level="run", sort=False):
+        rails = ", ".join(f"rail {rail} {percent(share)}" for (_, rail), share in shares.items())
+        lines.append(f"{run}: {percent(shares.mean())}" + f" ({rails})" * (shares.nunique() > 1))
+    return "\n".join(lines)
+
+
+def _class_bars(ax: plt.Axes, classes: pd.DataFrame, column: str, volumes: Mapping[str, str], size: float) -> None:
+    """Bars by what follows a window, one for each run, in units of `size`, with the volumes below."""
+    names, runs = list(dict.fromkeys(classes["after"])), list(dict.fromkeys(classes["run"]))
+    width = 0.8 / len(runs)
+    for i, run in enumerate(runs):
+        rows = classes[classes["run"] == run].set_index("after").reindex(names)
+        x = np.arange(len(names)) + (i - (len(runs) - 1) / 2) * width
+        ax.bar(x, rows[column] / size, width * 0.92, color=_RUN_COLOURS[i % 3], label=run)
+        for at, value in zip(x, rows[column] * (rows[column] > SHORTEST_S) / size, strict=True):
+            ax.text(at, value, units.number(value, 3), ha="center", va="bottom", fontsize=8)
+    ours = classes.drop_duplicates("after").set_index("after")["volume"]
+    below = [f"{_AFTER.get(name, name)}\n{volumes.get(name, '')}\n({ours[name]})" for name in names]
+    ax.set_xticks(range(len(names)), below)
+    ax.set_xlabel("what follows: volume in the document (ours)")
+    ax.tick_params(axis="x", labelsize=8)
+    ax.grid(axis="x", visible=False)
