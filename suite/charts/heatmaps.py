@@ -109,9 +109,9 @@ def cost_map(data: pd.DataFrame, marks: Mapping[str, tuple[int, int]]) -> plt.Fi
             ink = plotting.ink_on(mpl.colors.to_hex(tuple(mesh.to_rgba(mean))))
             text = counted(tiers, "tiers") + f": {number(mean, 2)} B USD" * wide
             ax.text(run.mean(), planes.index(count) + 0.42, text, ha="center", va="top", fontsize=9, color=ink)
-    costs = data.set_index(["rails", "planes"])["cost_usd"] / 1e6
+    costs = data.set_index(["rails", "planes"])["cost_usd"] / 1e9
     for letter, (name, (r, p)) in zip(ascii_uppercase, marks.items(), strict=False):
-        label = f"{letter}  {name}: {counted(r, 'rails')}, {counted(p, 'planes')}, {number(costs[r, p] / 1e3, 3)} B USD"
+        label = f"{letter}  {name}: {counted(r, 'rails')}, {counted(p, 'planes')}, {number(costs[r, p], 3)} B USD"
         look: dict = {"color": "white", "markeredgecolor": "black", "clip_on": False, "label": label}
         ax.plot(r, planes.index(p) - 0.12, "o", markersize=15, **look)
         ax.text(r, planes.index(p) - 0.12, letter, ha="center", va="center_baseline", fontsize=9, weight="bold")
