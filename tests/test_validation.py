@@ -200,9 +200,11 @@ def test_numbers_of_figure_8_are_those_of_one_cluster_and_name_the_others():
     assert "one gives both" in found.reasons[slowdown]  # 0.9 and 4.1% at 16,384 GPUs
     apart = settings.assign(slowdown=[0.009, 0.02, 0.03, 0.2, 0.041, 0.1])
     assert "none gives both" in iteration_claims.fig8_claims(table, summary, 32768, apart, computing).reasons[slowdown]
-    marks = iteration_claims.slowdown_marks(found, 0.05)
-    assert marks.hb_domain_size.tolist() == [256, 256, 32] and marks.differs.tolist() == [True, True, False]
-    assert marks.share.tolist() == [0.009, 0.041, 0.05]
+    marks = iteration_claims.slowdown_marks(found, 0.05, 32768)
+    assert marks.hb_domain_size.tolist() == [256, 256, 32]
+    assert marks.verdict.tolist() == ["differs", "differs", "reproduced"]
+    assert marks.share.tolist()[:2] == [0.009, 0.041] and marks.share.isna()[2]  # the plateau is a size alone
+    assert all("32,768" in text for text in marks.text) and "(within 5%" in marks.text[2]
 
 
 def test_settings_of_figure_8_are_every_combination_and_the_first_is_the_described_one():

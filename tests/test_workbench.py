@@ -15,7 +15,7 @@ from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import fat_tree, rail_optimized
 from suite import drawing, explore, outputs, plotting, workspace
 from suite.__main__ import main
-from suite.charts import bars, curves, heatmaps, routing
+from suite.charts import bars, curves, heatmaps, routing, tradeoffs
 
 mpl.use("agg")
 DATA = pd.DataFrame({"gpus": [1024, 2048], "cost_usd": [1234567.89, 0.1 + 0.2], "link": ["a", "b"]})
@@ -522,7 +522,7 @@ def test_more_gpus_than_cells_share_them_and_say_so():
     source = np.arange(1024)
     entries = pd.DataFrame({"source": source, "target": source[::-1], "bytes": 1e9})
     ax = heatmaps.traffic_matrices({"all": entries}, 1024).axes[0]
-    assert ax.get_xlabel() == "to GPU (4 to a cell)" and len(ax.patches) == 1
+    assert ax.get_xlabel() == "to GPU (a cell: largest of 4 × 4)" and len(ax.patches) == 1
     part = heatmaps.traffic_matrices({"part": pd.DataFrame({"source": [0], "target": [3], "bytes": [1e9]})}, 1024).axes[
         0
     ]
@@ -533,9 +533,9 @@ def test_more_gpus_than_cells_share_them_and_say_so():
 def test_a_change_of_the_groups_is_marked_where_lines_bend():
     sizes = [512.0, 768.0, 1024.0]
     data = pd.DataFrame({"batch_sequences": sizes * 2, "hb_domain_size": [256] * 3 + [512] * 3})
-    data = data.assign(iteration_s=1.0, ideal_s=0.5, relative=0.5)
+    data = data.assign(iteration_s=1.0, ideal_s=0.5, relative=0.5, batch_tokens=data["batch_sequences"] * 2048)
     for groups, marks in (([32, 16, 16], 1), ([16, 16, 16], 0)):
-        none = pd.DataFrame(columns=["batch_sequences", "relative", "differs"])
+        none = pd.DataFrame(columns=["batch_sequences", "relative", "verdict", "text"])
         ax = curves.iteration_time_by_batch(data.assign(group_size=groups * 2), "a model", none).axes[0]
         verticals = [line.get_xdata()[0] for line in ax.get_lines() if list(line.get_ydata()) == [0, 1]]
         assert verticals == [640] * marks
@@ -547,18 +547,23 @@ def test_a_change_of_the_groups_is_marked_where_lines_bend():
 
 def test_shares_of_an_iteration_stand_under_it_with_the_documents_marks():
     data = pd.DataFrame({"model": "GPT-1T", "gpus": 64, "hb_domain_size": [8, 16, 64], "iteration_s": [3.0, 2.5, 2.0]})
-    data = data.assign(ideal_s=2.0, slowdown=data.iteration_s / 2 - 1)
-    marks = [("GPT-1T", 16, 0.1, "differs", "10%"), ("another", 8, 0.2, "close", "20%")]
+    data = data.assign(ideal_s=2.0, slowdown=data.iteration_s / 2 - 1, batch="8 sequences")
+    marks = [("GPT-1T", 16, 0.1, "differs", "10%"), ("GPT-1T", 8, np.nan, "close", "plateau")]
+    marks = [*marks, ("another", 8, 0.2, "close", "20%")]
     marks = pd.DataFrame(marks, columns=["model", "hb_domain_size", "share", "verdict", "text"])
     figure = curves.iteration_time_by_domain_size(data, "slowdown", "GPT-1T", marks)
     top, bottom = figure.axes
     assert [ax.get_title()[:3] for ax in (top, bottom)] == ["(a)", "(b)"]
-    ours, mark = bottom.get_lines()
+    ours, mark, all_clusters, plateau = bottom.get_lines()
     assert ours.get_xydata().tolist() == [[8, 0.5], [16, 0.25]]  # one HB domain for all is the dashed line
     assert mark.get_xydata().tolist() == [[16, 0.1]] and mark.get_markeredgecolor() == plotting.VERDICTS["differs"]
-    assert [text.get_text() for text in bottom.texts] == ["10%"]
+    assert all_clusters.get_ydata() == [0.1, 0.1] and plateau.get_xdata() == [8, 8]
+    assert [text.get_text() for text in bottom.texts] == ["10%", "25%", "plateau"]
     named = [text.get_text() for text in figure.legends[0].get_texts()]
     assert named == ["64 GPUs", "ideal: one HB domain for all GPUs", "document: ours differs"]
+    assert top.get_yscale() == "linear"
+    wide = curves.iteration_time_by_domain_size(data.assign(ideal_s=0.5), "slowdown", "GPT-1T", marks[:0])
+    assert wide.axes[0].get_yscale() == "log"
     plt.close("all")
 
 
@@ -673,3 +678,54 @@ def test_a_button_draws_the_slower_picture_until_a_slider_moves():
     assert "too many" in message.value
     slider.value = 2
     assert bytes(image.value) == first and not message.value
+
+
+def test_the_scale_of_a_traffic_matrix_names_entries_and_the_documents():
+    entries = {
+        "kind": ["sequence", "data", "pipeline"],
+        "source": 0,
+        "target": [1, 2, 3],
+        "bytes": [4e11, 6.5e9, 6.7e9],
+    }
+    entries = pd.DataFrame(entries)
+    larger = entries.assign(bytes=entries["bytes"] * [2, 1, 1])
+    names = heatmaps.entry_names({"A": entries, "B": larger})
+    assert list(names) == ["data parallel", "pipeline", "tensor parallel, A", "tensor parallel, B"]
+    document = {3e11: ("differs", "about 300 GB")}
+    bar = heatmaps.traffic_matrices({"one": entries}, 2, 1, "t", names, document).axes[-1]
+    ticks = [text.get_text() for text in bar.get_yticklabels()]
+    assert "6.7: pipeline\n6.5: data parallel" in ticks and {"10", "100"} <= set(ticks)
+    assert [text.get_text() for text in bar.texts] == ["document:\nabout 300 GB"]
+    plt.close("all")
+
+
+def test_bounds_of_the_document_stand_beside_sums_of_traffic():
+    kinds = ["tensor", "data within", "data between"]
+    data = pd.DataFrame({"case": "A", "kind": [*kinds, "all"], "silent_pairs": 0.99, "share_of_pairs": [1, 2, 4, 7]})
+    data = data.assign(share_of_pairs=data.share_of_pairs / 1000, share_of_bytes=[0.5, 0.4, 0.1, 1])
+    marks = pd.DataFrame([("volume", 0.9, 1, "close", "over 90%")], columns="panel share arrow verdict text".split())
+    left, right = bars.traffic_shares(data, "t", marks).axes
+    assert [text.get_text() for text in left.texts] == ["no traffic:\n99%", "↓ 0.3%"]
+    arrow, words = right.texts[1:]
+    assert right.texts[0].get_text() == "↓ 90%" and words.get_text() == "document:\nover 90%" and arrow.arrow_patch
+    plt.close("all")
+
+
+def test_runs_are_a_line_for_each_group_and_those_beyond_the_axis_are_triangles():
+    data = pd.DataFrame({"group": ["a", "a", "b"], "modelled_s": [1.1, 0.2, 1.7], "measured_iteration_s": 1.0})
+    ax = tradeoffs.modelled_over_measured(data, "group", "t").axes[0]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["a (2): 45.0%", "b (1): 70.0%"]
+    marks = {(line.get_marker(), *line.get_xydata()[:1].ravel()) for line in ax.get_lines()}
+    assert marks >= {("o", 1.1, 0), ("<", 0.5, 0), (">", 1.5, 1)}
+    plt.close("all")
+
+
+def test_networks_are_compared_with_the_fastest():
+    data = pd.DataFrame(
+        {"job": "A", "network": ["Clos", "rail-only", "Clos, leaves 4:1"], "cost_usd": [2e6, 1e6, np.nan]}
+    )
+    figure = tradeoffs.days_by_network_price(data.assign(days=[10.0, 11.0, np.nan]), "t")
+    marks = [line.get_xydata()[0].tolist() for line in figure.axes[0].get_lines()]
+    assert marks[:2] == [[2, 0], [1, pytest.approx(0.1)]] and "10 days" in figure.axes[0].get_title()
+    assert figure.legends[0].get_texts()[2].get_text() == "Clos, leaves 4:1 (none)"
+    plt.close("all")

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from railcore.catalog import units
 from railcore.catalog.units import GB, number, significant
 from suite import plotting
-from suite.colours import FORMULAS
+from suite.colours import FORMULAS, VERDICTS
 from suite.plotting import (
     COLOURS,
     GREY,
@@ -40,12 +40,12 @@ _ITERATION_TERMS = {  # of the two-stage model's iteration time: name and colour
     "second_dp_s": ("data parallel inside HB domains", TRAFFIC["data within"]),
     "model_parallel_s": ("model parallel", TRAFFIC["tensor"]),
 }
-_TRAFFIC_NAMES = {  # in the order of the legend
-    "tensor": "tensor (model parallel)",
-    "sequence": "tensor and sequence",
-    "data within": "data, within HB domains",
-    "data between": "data, between HB domains",
-    "data": "data",
+TRAFFIC_NAMES = {  # in the order of the legend
+    "tensor": "model parallel",
+    "sequence": "tensor parallel",
+    "data within": "data parallel inside HB domains (second stage)",
+    "data between": "data parallel between HB domains (first stage)",
+    "data": "data parallel",
     "pipeline": "pipeline",
     "context": "context",
     "expert": "expert",
@@ -223,7 +223,7 @@ def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "", l
     """
 
     def text(total: float, first: float) -> str:
-        return number(total, 3) + (f"\n{number(first / total, 3)}x" if total != first else "")
+        return f"{number(total, 3)} s" + (f"\n{number(first / total, 3)}x as fast" if total != first else "")
 
     names, colours = zip(*_ITERATION_TERMS.values(), strict=True)
     table = data.set_index(x)[list(_ITERATION_TERMS)].set_axis(names, axis=1)
@@ -242,7 +242,7 @@ def iteration_time_by_network(data: pd.DataFrame, title: str, marks: pd.DataFram
     title
         Of the figure.
     marks
-        The document's times by ours of the first network: columns model, network, iteration_s, verdict.
+        The document's times by ours of the first network: columns model, network, iteration_s, verdict, and text.
 
     Returns
     -------
@@ -253,8 +253,10 @@ def iteration_time_by_network(data: pd.DataFrame, title: str, marks: pd.DataFram
         iteration_terms(part, "network", ax, lift=10)
         places = {name: i for i, name in enumerate(part["network"])}
         mine = marks[marks["model"] == model]
-        if len(mine):
-            plotting.document_marks(ax, mine["network"].map(places), mine["iteration_s"], mine["verdict"])
+        for mark in mine.itertuples():
+            plotting.document_marks(ax, places[mark.network], mark.iteration_s, mark.verdict)
+            look: dict = {"ha": "center", "fontsize": 9, "color": VERDICTS[mark.verdict]}
+            text_beside(ax, mark.text, (places[mark.network], mark.iteration_s), (0, 36), **look)
         batch = number(part["batch_tokens"].iloc[0] / 1e6, 3)
         ax.set(xlabel="", ylabel="" if ax is not figure.axes[0] else "iteration time [s]")
         panel_title(ax, f"({letter}) {model}, batch {batch}M tokens")
@@ -320,73 +322,88 @@ def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> plt.Figure:
     """
     names = list(data["case"].unique())
     figure, axes = plt.subplots(1, 2, figsize=(10, 1.8 + 0.5 * len(names)), sharey=True)
-    kinds = [kind for kind in _TRAFFIC_NAMES if kind in set(data["kind"])]
-    columns = {"domain_gpu_bytes": "in the HB domain [GB per GPU]", "nic_bytes": "over the NIC [GB per GPU]"}
-    for ax, (column, label) in zip(axes, columns.items(), strict=True):
+    kinds = [kind for kind in TRAFFIC_NAMES if kind in set(data["kind"])]
+    columns = {"domain_gpu_bytes": "(a) in the HB domain", "nic_bytes": "(b) over the NIC"}
+    for ax, (column, name) in zip(axes, columns.items(), strict=True):
         table = data.pivot_table(index="case", columns="kind", values=column, sort=False).reindex(names)[kinds] / GB
-        colours = [TRAFFIC[kind] for kind in kinds]
-        _stacked_bars(table.rename(columns=_TRAFFIC_NAMES), ax, across=True, width=0.62, colours=colours)
-        totals = table.sum(axis=1)
+        colours, totals = [TRAFFIC[kind] for kind in kinds], table.sum(axis=1)
+        _stacked_bars(table.rename(columns=TRAFFIC_NAMES), ax, across=True, width=0.62, colours=colours)
         for y, total in enumerate(totals):
             _beside(ax, total, y, number(total, 3), fontsize=8)
-        ax.set(xlabel=label, xlim=(0, 1.15 * totals.max()))
+        ax.set(xlabel="sent by a GPU [GB]", xlim=(0, 1.15 * totals.max()))
+        panel_title(ax, name)
         ax.xaxis.set_major_formatter(lambda value, _: number(value))
         ax.tick_params(axis="y", length=0)
     axes[0].invert_yaxis()
     figure.suptitle(title, fontsize=10)
     legend_below(figure, axes[0])
+    for text, kind in zip(figure.legends[0].get_texts(), kinds, strict=True):
+        share = max(data.loc[data["kind"] == kind, name].max() / max(data[name].max(), 1) for name in columns)
+        text.set_text(text.get_text() + " (too small to see)" * bool(share < 0.003))
     return figure
 
 
-def traffic_shares(data: pd.DataFrame, title: str, document: float, verdict: str) -> plt.Figure:
-    """(a) share of GPU pairs by kind of traffic, as points, and (b) share of the bytes, stacked, for each model.
+_PAIR_KINDS = ("tensor", "data within", "data between")  # stacked; the first two stay inside HB domains
+_PAIR_PANELS = {"pairs": ("(a) GPU pairs with traffic", "share of ordered GPU pairs")}
+_PAIR_PANELS["volume"] = ("(b) volume", "share of bytes")
+
+
+def traffic_shares(data: pd.DataFrame, title: str, marks: pd.DataFrame) -> plt.Figure:
+    """(a) share of GPU pairs and (b) of the bytes by kind of traffic, stacked, for each model.
+
+    Over the bars stand the share of pairs without traffic and the sum of the kinds that stay inside HB domains.
 
     Parameters
     ----------
     data
-        Columns case, silent_pairs, kind (of TRAFFIC, or "all"), share_of_pairs, share_of_bytes.
+        Columns case, silent_pairs, kind (of _PAIR_KINDS, or "all"), share_of_pairs, share_of_bytes.
     title
         Of the figure.
-    document, verdict
-        Least share of pairs without traffic by the document, and our verdict.
+    marks
+        The document's bounds: columns panel ("pairs" or "volume"), share, arrow (-1: less, 1: more), verdict, text.
 
     Returns
     -------
     The figure.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5))
-    figure.suptitle(title)
-    silent = data[data["kind"] == "all"].assign(kind="none", share_of_pairs=data["silent_pairs"], share_of_bytes=0.0)
-    data = pd.concat([silent, data[data["kind"] != "all"]])
-    models, kinds = list(data["case"].unique()), list(data["kind"].unique())
-    shares = data.pivot(index="case", columns="kind", values=["share_of_pairs", "share_of_bytes"]).loc[models]
-    pairs, volume = shares["share_of_pairs"], shares["share_of_bytes"][kinds]
-    for i, kind in enumerate(kinds):
-        place = np.arange(len(models)) + (i - (len(kinds) - 1) / 2) * 0.2
-        look: dict = {"color": TRAFFIC[kind], "markersize": 7, "label": _TRAFFIC_NAMES[kind]}
-        left.plot(place, pairs[kind], MARKERS[i], **look)
-        for x, share in zip(place, pairs[kind], strict=True):
-            text_beside(left, percent(share), (x, share), (0, 12), ha="center", fontsize=8, rotation=90)
-    _stacked_bars(volume, right, width=0.55, colours=[TRAFFIC[kind] for kind in kinds])
-    for kind, bars in zip(kinds, right.containers, strict=True):
-        for bar in (bar for bar in bars if bar.get_height()):
-            inside = bar.get_height() > 0.04  # else above: the last one of a stack, where there is room
-            x, y = bar.get_center() if inside else (bar.get_center()[0], bar.get_y() + bar.get_height() + 0.005)
-            style: dict = {"ha": "center", "va": "center" if inside else "bottom", "fontsize": 8}
-            right.text(x, y, percent(bar.get_height()), color=ink_on(TRAFFIC[kind] if inside else "white"), **style)
-    plotting.log_axis(left.yaxis, 10.0 ** np.arange(-4, 1), text=percent)
-    left.set(ylabel="share of ordered GPU pairs", ylim=(4e-5, 10), title="(a) GPU pairs")
-    left.set_yticks(10.0 ** np.arange(-4, 1))
-    plotting.document_marks(left, np.arange(len(models)) - (len(kinds) - 1) * 0.1, document, verdict, markersize=12)
-    left.set_xlim(-0.5, len(models) - 0.5)
-    left.set_xticks(range(len(models)), models)
-    left.grid(axis="x", visible=False)
-    for edge in range(1, len(models)):
-        left.axvline(edge - 0.5, color="#E3E3E3", linewidth=0.8)
-    right.set_title("(b) volume")
-    percent_axis(right.yaxis, "share of bytes")
-    legend_below(figure, left, 5)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 5.4))
+    figure.suptitle(title, fontsize=11)
+    models = list(data["case"].unique())
+    silent = data[data["kind"] == "all"].set_index("case")["silent_pairs"]
+    for ax, (panel, (name, label)) in zip(axes, _PAIR_PANELS.items(), strict=True):
+        column = "share_of_pairs" if panel == "pairs" else "share_of_bytes"
+        table = data.pivot(index="case", columns="kind", values=column).loc[models]
+        table = table[[kind for kind in _PAIR_KINDS if kind in table]]
+        _stacked_bars(table.rename(columns=TRAFFIC_NAMES), ax, width=0.75, colours=[TRAFFIC[kind] for kind in table])
+        inside = table.drop(columns="data between", errors="ignore").sum(axis=1)
+        for x, model in enumerate(models):
+            whole = table.loc[model].sum(), f"no traffic:\n{percent(silent[model], 4)}", {"shift": (0, 3)}
+            ink: dict = {"color": ink_on(TRAFFIC["data between"]), "shift": (0, 3)}
+            if panel == "volume":  # on the bar below the sum, and on the line of a bound
+                face = TRAFFIC["data within"]
+                ink = {"color": ink_on(face), "shift": (0, -3), "va": "top"}
+                ink["bbox"] = {"facecolor": face, "linewidth": 0, "pad": 0}
+            together = inside[model], f"↓ {percent(inside[model])}", ink
+            for y, words, look in (whole, together) if panel == "pairs" else (together,):
+                text_beside(ax, words, (x, y), **look, ha="center", fontsize=8)
+        for mark in marks[marks["panel"] == panel].itertuples():
+            _bound(ax, mark, len(models))
+        panel_title(ax, name)
+        ax.set_xlim(-0.5, len(models) - 0.5 + (0.9 if len(marks) else 0))
+        ax.margins(y=0.2)
+        percent_axis(ax.yaxis, label)
+    axes[1].set_yticks(np.linspace(0, 1, 6))
+    legend_below(figure, axes, 2, title="↓: model parallel and second stage together, the traffic inside HB domains")
     return figure
+
+
+def _bound(ax: plt.Axes, mark, x: float) -> None:
+    """A bound of the document: a dashed line, at x a mark with an arrow to what is allowed, its words opposite."""
+    colour = VERDICTS[mark.verdict]
+    ax.axhline(mark.share, color=colour, linestyle=(0, (4, 3)), linewidth=1)
+    plotting.document_marks(ax, x, mark.share, mark.verdict, (0, 20 * mark.arrow))
+    side: dict = {"shift": (0, 9), "va": "bottom"} if mark.arrow < 0 else {"shift": (0, -9), "va": "top"}
+    text_beside(ax, f"document:\n{mark.text}", (x, mark.share), **side, ha="center", color=colour, fontsize=8)
 
 
 def volume_by_kind(volumes: pd.DataFrame, ax: plt.Axes) -> plt.Axes:

@@ -13,6 +13,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.patheffects import withStroke
 
 from railcore.catalog import units
+from railcore.catalog.colours import network_colour
 from railcore.catalog.units import number
 from suite import plotting
 from suite.colours import VERDICTS
@@ -85,10 +86,6 @@ _SHARES = {  # under an iteration time: its column, the axis' label and the pane
     "slowdown": ("longer than the ideal", "slowdown against the ideal"),
     "saving": ("iteration time saved", "gain of doubling the HB domain to this size"),
 }
-_MARK_TEXTS: dict[str, dict] = {  # where the lines leave room
-    "slowdown": {"shift": (9, 0), "va": "center"},
-    "saving": {"shift": (-6, -7), "ha": "right", "va": "top"},
-}
 _HALO = [withStroke(linewidth=3, foreground="white")]
 
 
@@ -98,14 +95,15 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
     Parameters
     ----------
     data
-        Columns model, gpus, hb_domain_size, iteration_s, ideal_s and the share, a line for each `gpus` and its ideal
-        dashed. Rows of one HB domain for all, and a share that is 0 or no number, are not drawn.
+        Columns model, batch (a text), gpus, hb_domain_size, iteration_s, ideal_s and the share, a line for each `gpus`
+        and its ideal dashed. Rows of one HB domain for all, and a share that is 0 or no number, are not drawn.
     share
         "slowdown" against the ideal, or "saving" by the doubling before.
     title
         Of the figure.
     marks
-        The document's shares: columns model, hb_domain_size, share, verdict, text.
+        The document's shares: columns model, hb_domain_size, share, verdict, text. No share: a size alone. Slowdowns
+        are of no named cluster: a line for all of them, with ours beside it.
 
     Returns
     -------
@@ -124,14 +122,17 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
             top.axhline(rows["ideal_s"].iloc[0], color=style["color"], linestyle="--", linewidth=1.2)
             drawn = rows[rows[share] > 0]
             bottom.plot(drawn["hb_domain_size"], drawn[share], **style)
-        mine = marks[marks["model"] == model]
-        if len(mine):
-            plotting.document_marks(bottom, mine["hb_domain_size"], mine["share"], mine["verdict"], markersize=11)
-        for x, y, words in zip(mine["hb_domain_size"], mine["share"], mine["text"], strict=True):
-            plotting.text_beside(bottom, words, (x, y), **_MARK_TEXTS[share], fontsize=9, path_effects=_HALO, zorder=6)
         bottom.margins(y=0.12)
+        for mark in marks[marks["model"] == model].itertuples():
+            at_size = part[part["hb_domain_size"] == mark.hb_domain_size]
+            _domain_size_mark(bottom, mark, sizes[0], at_size[share] if share == "slowdown" else ())
         log_axis(bottom.yaxis, text=plotting.percent)
-        top.set(title=f"({ascii_lowercase[column]}) {model}", ylabel="iteration time [s]", ylim=(0, None))
+        if part["iteration_s"].max() > 5 * part["ideal_s"].min():
+            log_axis(top.yaxis)
+        else:
+            top.set_ylim(0, None)
+        panel_title(top, f"({ascii_lowercase[column]}) {model}, batch of {part['batch'].iloc[0]}")
+        top.set_ylabel("iteration time [s]")
         panel_title(bottom, f"({ascii_lowercase[len(models) + column]}) {model}: {_SHARES[share][1]}")
         bottom.set_ylabel(_SHARES[share][0])
         for ax in (top, bottom):
@@ -141,6 +142,39 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
     figure.suptitle(title, fontsize=11)
     legend_below(figure, axes, 3)
     return figure
+
+
+def _domain_size_mark(ax: plt.Axes, mark, first: float, ours: Iterable[float]) -> None:
+    """A number of the document over HB domain sizes, with its words.
+
+    Parameters
+    ----------
+    ax, mark
+        Where to draw; its row of `iteration_time_by_domain_size`.
+    first
+        HB domain size at the left end.
+    ours
+        Our shares at the mark's size where it is of no named cluster; else none.
+
+    Returns
+    -------
+    Nothing.
+    """
+    x, y, colour = mark.hb_domain_size, mark.share, VERDICTS[mark.verdict]
+    style: dict = {"fontsize": 8.5, "color": colour, "path_effects": _HALO, "zorder": 6, "va": "top"}
+    if math.isnan(y):
+        ax.axvline(x, 0.45, color=colour, linestyle=":", linewidth=1.5)
+        plotting.text_beside(ax, mark.text, (x, 1), (5, -2), xycoords=("data", "axes fraction"), **style)
+        return
+    plotting.document_marks(ax, x, y, mark.verdict, markersize=11)
+    if len(ours := list(ours)):
+        ax.axhline(y, color=colour, linestyle=(0, (4, 3)), linewidth=1)
+        plotting.text_beside(ax, mark.text, (first, y), (-6, -4), **style)
+    else:
+        plotting.text_beside(ax, mark.text, (x, y), (-6, -7), ha="right", **style)
+    for share in ours:
+        look: dict = {"fontsize": 8, "path_effects": _HALO, "zorder": 6}
+        plotting.text_beside(ax, plotting.percent(share, 2), (x, share), (7, 4 if share > y else -12), **look)
 
 
 def slowdown_by_domain_size(data: pd.DataFrame, by: str, title: str, label: str = "{}") -> plt.Figure:
@@ -178,11 +212,11 @@ def iteration_time_by_batch(data: pd.DataFrame, title: str, marks: pd.DataFrame)
     Parameters
     ----------
     data
-        Columns hb_domain_size, batch_sequences, group_size, iteration_s, ideal_s, relative.
+        Columns hb_domain_size, batch_sequences, batch_tokens, group_size, iteration_s, ideal_s, relative.
     title
         Of the figure.
     marks
-        The document's performance relative to the ideal: columns batch_sequences, relative, verdict.
+        The document's performance relative to the ideal: columns batch_sequences, relative, verdict, text.
 
     Returns
     -------
@@ -200,10 +234,19 @@ def iteration_time_by_batch(data: pd.DataFrame, title: str, marks: pd.DataFrame)
     axes[0].plot(
         ideal["batch_sequences"], ideal["ideal_s"], color="black", linestyle=":", label="ideal: one HB domain for all"
     )
-    if len(marks):
-        plotting.document_marks(axes[1], marks["batch_sequences"], marks["relative"], marks["verdict"], markersize=11)
-    axes[0].set(xlabel="batch [sequences]", ylabel="iteration time [s]", ylim=(0, None))
-    axes[1].set(xlabel="batch [sequences]", ylim=(0, 1))
+    for mark in marks.itertuples():
+        place = mark.batch_sequences, mark.relative
+        plotting.document_marks(axes[1], *place, mark.verdict, markersize=11)
+        first = mark.batch_sequences == ideal["batch_sequences"].min()
+        style: dict = {"ha": "left" if first else "right", "va": "top", "fontsize": 9, "path_effects": _HALO}
+        plotting.text_beside(
+            axes[1], mark.text, place, (-10 if first else 10, -9), **style, color=VERDICTS[mark.verdict], zorder=6
+        )
+    tokens = data["batch_tokens"].iloc[0] / data["batch_sequences"].iloc[0]
+    for ax in axes:
+        ax.set_xlabel(f"batch [sequences of {number(tokens)} tokens]")
+    axes[0].set(ylabel="iteration time [s]", ylim=(0, None))
+    axes[1].set_ylim(0, 1)
     percent_axis(axes[1].yaxis, "ideal iteration time over iteration time")
     panel_title(axes[0], "(a) iteration time")
     panel_title(axes[1], "(b) performance relative to the ideal")
@@ -234,15 +277,18 @@ def expert_iteration_times(data: pd.DataFrame, title: str) -> plt.Figure:
     figure.suptitle(title)
     for ax, column in zip(axes, ("iteration_s", "slowdown"), strict=True):
         for i, ((way, ratio), part) in enumerate(data.groupby(["way", "oversubscription"], sort=False)):
-            if math.isfinite(ratio):
-                style = plotting.line_style(i, markersize=6, label=f"{way}, leaves {number(ratio)}:1")
-            else:
-                style = plotting.line_style(i, ":", markersize=11, markerfacecolor="none", label=way)
+            label = f"{way}, leaves {number(ratio)}:1" if math.isfinite(ratio) else way
+            pale = 0.2 * i if math.isfinite(ratio) else 0.5 * ("at once" in way)
+            colour = plotting.paler(network_colour(label), pale)
+            style = plotting.line_style(
+                i, "-" if math.isfinite(ratio) else "--", markersize=6, label=label, color=colour
+            )
             ax.plot(part["hb_domain_size"], part[column], **style)
         log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2)
         ax.set_xlabel(units.label("hb_domain_size"))
-    axes[0].set(ylabel="iteration time [s]", title="(a) iteration time")
-    axes[1].set_title("(b) over a rail-optimized network")
+    axes[0].set(ylabel="iteration time [s]", ylim=(0, None))
+    panel_title(axes[0], "(a) iteration time")
+    panel_title(axes[1], "(b) against a rail-optimized network")
     percent_axis(axes[1].yaxis, "longer iteration")
     legend_below(figure, axes[0], 3)
     return figure

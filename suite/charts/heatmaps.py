@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from string import ascii_uppercase
+from textwrap import fill
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -18,7 +19,7 @@ from railcore.catalog import units
 from railcore.catalog.colours import network_colour
 from railcore.catalog.units import GB, counted, number
 from suite import plotting
-from suite.charts.bars import volume_by_kind
+from suite.charts.bars import TRAFFIC_NAMES, volume_by_kind
 from suite.colours import VERDICTS
 from suite.plotting import COLOURS, heat_colours, log_axis, panels, percent, percent_axis
 
@@ -127,9 +128,10 @@ def traffic_matrices(
     hb_domain_size: int,
     rows: int = 1,
     title: str = "",
-    document: Mapping[float, str] | None = None,
+    sizes: Mapping[str, float] | None = None,
+    document: Mapping[float, tuple[str, str]] | None = None,
 ) -> plt.Figure:
-    """Traffic matrices on one logarithmic colour scale, row by row.
+    """Traffic matrices on one logarithmic colour scale, column by column.
 
     Parameters
     ----------
@@ -139,28 +141,30 @@ def traffic_matrices(
         GPUs of an HB domain; rows of panels.
     title
         Of the figure.
+    sizes
+        Entries that the scale names [bytes], by what they are: `entry_names`.
     document
-        Entries that the document prints [bytes], and our verdict: marks on the scale.
+        Entries that the document prints [bytes], with our verdict and its words: marks on the scale.
 
     Returns
     -------
     The figure.
     """
     document = document or {}
-    sizes = np.concatenate([entries["bytes"] for entries in parts.values()])
-    colours = _byte_colours(np.append(sizes, list(document)))
+    sent = np.concatenate([entries["bytes"] for entries in parts.values()])
+    colours = _byte_colours(np.append(sent, list(document)))
     columns = -(-len(parts) // rows)
     wide = min(4.2, (10 - 1.5) / columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(wide * columns + 1.5, wide * rows + 1.2), squeeze=False)
+    figure, axes = plt.subplots(rows, columns, figsize=(wide * columns + 1.5, (wide - 0.1) * rows + 1.2), squeeze=False)
     figure.suptitle(title)
     labelled: dict = {}
-    for ax, (panel, entries) in zip(axes.flat, parts.items(), strict=False):
+    for ax, (panel, entries) in zip(axes.T.flat, parts.items(), strict=False):
         _byte_heatmap(entries, hb_domain_size, ax, colours).set_title(panel, fontsize=10)
         handles, labels = ax.get_legend_handles_labels()
         labelled = dict(zip(labels, handles, strict=True)) | labelled
-    for ax in axes.flat[len(parts) :]:
+    for ax in axes.T.flat[len(parts) :]:
         ax.remove()
-    _byte_colour_bar(figure, colours, axes, _largest(parts), document)
+    _byte_colour_bar(figure, colours, axes, sizes, document)
     figure.legend([*labelled.values()], [*labelled], loc="outside lower center", ncols=max(len(labelled), 1))
     return figure
 
@@ -170,33 +174,55 @@ def _byte_colours(sizes: np.ndarray) -> ScalarMappable:
     return ScalarMappable(LogNorm(sizes.min() / GB / 1.05, sizes.max() / GB * 1.05), heat_colours())
 
 
-def _largest(parts: Mapping[str, pd.DataFrame]) -> list[float]:
-    """Ticks: the largest entry of each decade and the smallest of all, where labels do not overlap [bytes]."""
-    sizes = np.concatenate([entries["bytes"] for entries in parts.values()])
-    ranges = np.floor(np.log10(sizes))
-    largest = sorted({sizes.min(), *(sizes[ranges == range_].max() for range_ in np.unique(ranges))})
-    return [size for size, larger in zip(largest, [*largest[1:], np.inf], strict=True) if larger > 1.3 * size]
+def entry_names(nets: Mapping[str, pd.DataFrame]) -> dict[str, float]:
+    """Largest entry of each kind of traffic [bytes] by its name, and by the model's where the models differ.
+
+    nets: entries by model, columns kind and bytes.
+    """
+    largest = pd.DataFrame({model: entries.groupby("kind")["bytes"].max() for model, entries in nets.items()})
+    names: dict[str, float] = {}
+    for kind, sizes in largest.iterrows():
+        name, sizes = TRAFFIC_NAMES[str(kind)], sizes.dropna()
+        alike = np.allclose(sizes, sizes.iloc[0])
+        names |= {name: sizes.iloc[0]} if alike else {f"{name}, {model}": size for model, size in sizes.items()}
+    return names
+
+
+def _scale_texts(sizes: Mapping[str, float], low: float, high: float) -> dict[float, str]:
+    """Ticks of a logarithmic scale from low to high: the named sizes, those nearby together, and powers of ten."""
+    near, ticks = (high / low) ** 0.07, dict[float, str]()
+    for name, size in sorted(sizes.items(), key=lambda named: -named[1]):
+        text = fill(f"{number(size, 3)}: {name}", 24)
+        above = min(ticks, default=np.inf)
+        ticks |= {above: f"{ticks[above]}\n{text}"} if above < near * size else {size: text}
+    decades = [ten for ten in 10.0 ** np.arange(-9, 9) if low <= ten <= high]
+    return ticks | {ten: number(ten) for ten in decades if all(not 1 / near < ten / size < near for size in ticks)}
 
 
 def _byte_colour_bar(
     figure: plt.Figure,
     colours: ScalarMappable,
     axes,
-    ticks: Sequence[float] = (),
-    document: Mapping[float, str] | None = None,
+    sizes: Mapping[str, float] | None = None,
+    document: Mapping[float, tuple[str, str]] | None = None,
 ) -> None:
-    """Colour bar of `_byte_colours`: entries at its ticks, and marks at the document's entries [bytes]."""
-    bar = figure.colorbar(colours, label="sent in one iteration [GB]", ax=axes, aspect=30)
-    if len(ticks):
-        bar.set_ticks([size / GB for size in ticks], labels=[number(size / GB, 3) for size in ticks])
+    """Colour bar of `_byte_colours`: names of entries at its ticks, and the document's entries, see `traffic_matrices`.
+
+    By default the ticks are matplotlib's.
+    """
+    bar = figure.colorbar(colours, ax=axes, aspect=30)
+    if sizes:
+        bar.ax.set_title("GB in an iteration,\nlogarithmic scale", fontsize=8, pad=12)
+        ticks = _scale_texts({name: size / GB for name, size in sizes.items()}, *colours.get_clim())
+        bar.set_ticks(list(ticks), labels=list(ticks.values()), fontsize=8)
         bar.ax.yaxis.set_minor_locator(NullLocator())
     else:
+        bar.set_label("sent in one iteration [GB], logarithmic scale")
         bar.ax.yaxis.set_major_formatter(lambda size, _: number(size))  # not powers of ten
-    for size, verdict in (document or {}).items():
+    for size, (verdict, words) in (document or {}).items():
         plotting.document_marks(bar.ax, 0.5, size / GB, verdict, clip_on=False)
-        colour = VERDICTS[verdict]
-        text = f"document:\n{number(size / GB, 3)} GB"
-        plotting.text_beside(bar.ax, text, (0, size / GB), (-7, 0), ha="right", va="center", color=colour, fontsize=8)
+        look: dict = {"ha": "right", "va": "center", "color": VERDICTS[verdict], "fontsize": 8}
+        plotting.text_beside(bar.ax, f"document:\n{words}", (0, size / GB), (-7, 0), **look)
 
 
 def _byte_heatmap(
@@ -241,11 +267,13 @@ def _byte_heatmap(
     if rail and ringed.any():
         style: dict = {"linestyle": "", "fillstyle": "none", "color": COLOURS[3], "clip_on": False, "markersize": 5}
         ax.plot(target[ringed] + 1, source[ringed] + 1, "o", label="from a GPU of rail 1 to other domains", **style)
-    ticks = [1, *(gpus * quarter // 4 for quarter in range(1, 5))]
+    step = hb_domain_size if hb_domain_size < gpus <= 8 * hb_domain_size else max(gpus // 4, 1)
+    ticks = [1, *range(step, gpus + 1, step)]
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_ticks(ticks, [number(tick) for tick in ticks])
-    shared = f" ({number(gpus / side, 3)} to a cell)" if side < gpus else ""
-    ax.set(xlabel=f"to GPU{shared}", ylabel=f"from GPU{shared}", xlim=corners, ylim=corners[::-1])
+    wide = number(gpus / side, 3)
+    shared = f" (a cell: largest of {wide} × {wide})" if side < gpus else ""
+    ax.set(xlabel=f"to GPU{shared}", ylabel="from GPU", xlim=corners, ylim=corners[::-1])
     ax.spines[["top", "right"]].set_visible(True)
     ax.grid(False)
     return ax

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import product
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 
 from suite import plotting
@@ -18,30 +17,27 @@ _LARGEST_ERROR = 0.4  # of a page; what is beyond stands at the edge
 def coverage_and_width(data: pd.DataFrame, methods: Sequence[str], title: str) -> plt.Figure:
     """(a) share of runs inside over the share stated, of one method; (b) share inside and width of 90% intervals.
 
-    data: columns kind, method, seen, share, held, width. methods: the one of (a) first; it is filled in (b). A colour
-    for each kind, a marker for each method; larger marks are those of the first value of seen.
+    data: columns kind, method, seen, share, held, width; rows of the first value of seen are drawn. methods: the one of
+    (a) first. A colour for each kind, a marker for each method.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5.0))
     colours = dict(zip(data["kind"].unique(), COLOURS, strict=False))
-    first = data["seen"].iloc[0]
+    data = data[data["seen"] == data["seen"].iloc[0]]
     left.plot([0, 1], [0, 1], color="black", linewidth=0.8)
     left.plot([_STATED] * 2, _BAND, color=GREY, linewidth=7, alpha=0.5, solid_capstyle="butt")
-    lines = data[(data["method"] == methods[0]) & (data["seen"] == first)]
+    lines = data[data["method"] == methods[0]]
     for i, (kind, rows) in enumerate(lines.groupby("kind", sort=False)):
         left.plot(rows["share"], rows["held"], **line_style(i, markersize=4, color=colours[kind], label=kind))
         left.get_lines()[-1].set_marker("o")
     left.set(xlim=(0, 1), ylim=(0, 1))
     percent_axis(left.xaxis, "share that the interval should hold")
-    percent_axis(left.yaxis, "share of runs that it holds, place left out")
-    plotting.panel_title(left, f"(a) intervals {methods[0]}; grey: 85 to 95%", left=True)
+    percent_axis(left.yaxis, "share of runs that it holds")
+    plotting.panel_title(left, f"(a) our intervals, {methods[0]}", left=True)
     right.axvspan(*_BAND, color="#EEEEEE", zorder=0)
     marks = data[data["share"] == _STATED].dropna(subset=["held"])
     for row in marks.itertuples():
-        colour = colours[row.kind]
-        face = colour if row.method == methods[0] else "white"
-        size, edge = (10, 1.8) if row.seen == first else (6, 1.2)
-        style: dict = {"marker": MARKERS[methods.index(row.method)], "color": colour, "markersize": size}
-        right.plot(row.held, row.width, linestyle="none", markerfacecolor=face, markeredgewidth=edge, **style)
+        style: dict = {"marker": MARKERS[methods.index(row.method)], "color": colours[row.kind], "markersize": 9}
+        right.plot(row.held, row.width, linestyle="none", alpha=0.85, **style)
     log_axis(
         right.yaxis,
         [value for value in (0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5) if value < 1.3 * marks["width"].max()],
@@ -49,16 +45,12 @@ def coverage_and_width(data: pd.DataFrame, methods: Sequence[str], title: str) -
     )
     right.set(ylabel="median width of the 90% interval, high / low - 1")
     percent_axis(right.xaxis, "share of runs that it holds")
-    plotting.panel_title(right, "(b) 90% intervals: lower is narrower; grey: 85 to 95%", left=True)
+    plotting.panel_title(right, "(b) intervals of 90%; grey: they hold 85 to 95%", left=True)
     names: dict = {kind: plt.Line2D([], [], color=colour) for kind, colour in colours.items()}
     for method, marker in zip(methods, MARKERS, strict=False):
-        face = "black" if method == methods[0] else "white"
-        names[method] = plt.Line2D([], [], linestyle="none", marker=marker, color="black", markerfacecolor=face)
-    for seen, size in zip(data["seen"].unique(), (10, 6), strict=False):
-        look: dict = {"linestyle": "none", "marker": "o", "color": "0.4", "markersize": size}
-        names[f"runs predicted: {seen}"] = plt.Line2D([], [], **look)
+        names[f"(b) {method}"] = plt.Line2D([], [], linestyle="none", marker=marker, color="black")
     figure.suptitle(title, fontsize=10)
-    figure.legend([*names.values()], [*names], loc="outside lower center", ncols=3, fontsize=9)
+    figure.legend([*names.values()], [*names], loc="outside lower center", ncols=2, fontsize=9)
     return figure
 
 
@@ -74,9 +66,12 @@ def errors_after_own_runs(data: pd.DataFrame, title: str) -> plt.Figure:
     for y, (name, when) in enumerate(product(names, ("before", "after"))):
         rows = data[~drawn & (data["likeness"] == name)]
         for i, kind in enumerate(seen):
-            errors = rows.loc[rows["seen"] == kind, when].clip(upper=_LARGEST_ERROR)
-            style = line_style(i, "", markersize=5, alpha=0.5, label=kind)
-            left.plot(errors, np.full(len(errors), y + 0.22 * (i - 0.5 * (len(seen) - 1))), clip_on=False, **style)
+            errors = rows.loc[rows["seen"] == kind, when]
+            level = y + 0.22 * (i - 0.5 * (len(seen) - 1))
+            for beyond, part in errors.groupby(errors > _LARGEST_ERROR):
+                style = line_style(i, "", markersize=5, alpha=0.5, clip_on=False)
+                style |= {"marker": ">"} if beyond else {}
+                left.plot(part.clip(upper=_LARGEST_ERROR), [level] * len(part), **style)
         mean = rows[when].mean()
         left.plot([mean], [y], "|", color="black", markersize=18, markeredgewidth=2)
         place: dict = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
@@ -84,7 +79,9 @@ def errors_after_own_runs(data: pd.DataFrame, title: str) -> plt.Figure:
     rows_of = [f"{name}\n{when}" if when == "before" else when for name, when in product(names, ("before", "after"))]
     left.set_yticks(range(len(rows_of)), rows_of, fontsize=8)
     left.set(ylim=(len(rows_of) - 0.5, -0.5), xlim=(0, _LARGEST_ERROR))
-    percent_axis(left.xaxis, "mean absolute error of the other runs of a page")
+    left.plot([], [], "k|", markersize=9, markeredgewidth=2, label="(a) mean of all pages, number at the right")
+    left.plot([], [], ">", color=GREY, label=f"(a) beyond {plotting.percent(_LARGEST_ERROR)}")
+    percent_axis(left.xaxis, "mean absolute error of a page's other runs")
     plotting.panel_title(left, "(a) one own run, by what it shares with the run predicted", left=True)
     for i, kind in enumerate(seen):
         rows = data[drawn & (data["seen"] == kind)]
@@ -100,5 +97,6 @@ def errors_after_own_runs(data: pd.DataFrame, title: str) -> plt.Figure:
     right.set_xticks(sorted(data.loc[drawn, "own_runs"].unique()))
     plotting.panel_title(right, "(b) more own runs", left=True)
     figure.suptitle(title, fontsize=10)
-    legend_below(figure, right, 2, fontsize=8, title="(b), and by colour (a): runs predicted", title_fontsize=9)
+    title = "runs predicted, blue: looked at while the model was built, vermilion: kept aside until then"
+    legend_below(figure, (right, left), 3, fontsize=8, title=title, title_fontsize=9)
     return figure

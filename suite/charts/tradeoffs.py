@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from railcore.catalog.colours import network_colour
 from railcore.catalog.units import distinct, number, significant
 from suite import plotting
 from suite.plotting import COLOURS, legend_below, line_style, log_axis, percent, percent_axis, text_beside
@@ -18,7 +19,8 @@ _PLACEMENTS = {
     "bands": "bands: some stages of some replicas side by side",
     "random": "random",
 }
-_RATIOS = 0.5, 1.5  # of parts, modelled over measured; what is beyond stands at the edge
+_RATIOS = 0.5, 1.5  # modelled over measured; what is beyond stands at the edge, as a triangle
+_NETWORK_MARKERS = "o^vP*8>p"  # a smaller one on a larger one is seen
 _DASHES = ("-", "--", "-.", ":")
 _DAYS = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460}
 _DAYS |= {"15 years": 5475, "50 years": 18250}
@@ -63,8 +65,10 @@ def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: plt.Axes) -> pl
     for i, (name, table) in enumerate(data.items()):
         style = line_style(i, _DASHES[i % 4], marker="", label=name)
         ax.step(table["times_best"], table["share"], where="post", **style)
-    log_axis(ax.xaxis, [1, 1.5, 2, 3, 5, 10, 20, 50, 100])
-    ax.set(xlim=(1, None), ylim=(0, 1), xlabel="iteration time over the best strategy's")
+    longest = max(2.0, *(table["times_best"].max() for table in data.values()))
+    ticks = [digit * 10.0**power for power in range(9) for digit in (1, 2, 5)]
+    log_axis(ax.xaxis, [tick for tick in ticks if tick <= longest])
+    ax.set(xlim=(1, longest), ylim=(0, 1), xlabel="at most so many times the best strategy's iteration time")
     percent_axis(ax.yaxis, "share of feasible strategies")
     ax.legend(loc="lower right")
     return ax
@@ -216,51 +220,56 @@ def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> plt.Figure:
 
 
 def modelled_over_measured(data: pd.DataFrame, by: str, title: str) -> plt.Figure:
-    """Modelled over measured time against GPUs, a marker for each value of `by`; a band of 10% about 1.
+    """Modelled over measured time of runs, a line of points for each value of `by`; "yours" are black.
 
-    Columns gpus, modelled_s, measured_iteration_s. Runs called "yours" are large black stars, above the others.
+    Columns modelled_s, measured_iteration_s.
     """
-    figure, ax = plt.subplots(figsize=(10, 6.4))
-    ax.axhspan(0.9, 1.1, color="#EEEEEE", zorder=0, label="within 10%")
-    ax.axhline(1, color="black", linewidth=0.8)
-    for i, (name, part) in enumerate(data.groupby(by, sort=False)):
-        style = line_style(i, "", markersize=6, alpha=0.8, label=f"{name} ({len(part)})")
-        if name == "yours":
-            style |= {"marker": "*", "color": "black", "markerfacecolor": "black", "markersize": 12, "zorder": 5}
-        ax.plot(part["gpus"], part["modelled_s"] / part["measured_iteration_s"], **style)
-    log_axis(ax.xaxis, [2**power for power in range(2, 15)], 2)
-    ratio = data["modelled_s"] / data["measured_iteration_s"]
-    log_axis(ax.yaxis, [0.3, 0.5, 0.7, 0.9, 1, 1.1, 1.5])
-    ax.set_ylim(min(0.85, 0.95 * ratio.min()), max(1.15, 1.05 * ratio.max()))
-    ax.set(xlabel="GPUs of the run", ylabel="modelled over measured iteration time")
-    ax.set_title(title, fontsize=11)
-    legend_below(figure, ax, 3, fontsize=8, title="runs by group (how many)", title_fontsize=9)
+    groups = {str(name): part for name, part in data.groupby(by, sort=False)}
+    figure, ax = plt.subplots(figsize=(10, 1.6 + 0.36 * len(groups)))
+    errors = {name: part["modelled_s"] / part["measured_iteration_s"] - 1 for name, part in groups.items()}
+    _ratio_lines(ax, errors, "run")
+    ax.set_xlabel("modelled over measured time")
+    figure.suptitle(title, fontsize=11)
+    legend_below(figure, ax, 4, fontsize=9)
     return figure
+
+
+def _ratio_lines(ax: plt.Axes, errors: Mapping[str, pd.Series], point: str) -> None:
+    """Modelled over measured times as points, a line for each name, with how many and their mean absolute error.
+
+    The legend names the points (each is a `point`), those beyond the axis, and their mean.
+    """
+    ax.axvspan(0.9, 1.1, color="#EEEEEE", zorder=0, label="within 10%")
+    ax.axvline(1, color="black", linewidth=0.8)
+    for y, (name, error) in enumerate(errors.items()):
+        ratios, (low, high) = 1 + error.to_numpy(), _RATIOS
+        style: dict = {"linestyle": "", "markersize": 4.5, "color": "black" if name == "yours" else COLOURS[0]}
+        for marker, part in (("o", (low <= ratios) & (ratios <= high)), ("<", ratios < low), (">", ratios > high)):
+            if part.any():  # an empty line that is not clipped would lie at the figure's corner
+                ax.plot(np.clip(ratios[part], low, high), [y] * part.sum(), marker, alpha=0.4, clip_on=False, **style)
+        ax.plot([ratios.mean()], [y], "|", color="black", markersize=13, markeredgewidth=2)
+    for marker, label in {"o": f"a {point}", ">": "beyond the axis"}.items():
+        ax.plot([], [], marker, color=COLOURS[0], alpha=0.4, label=label)
+    ax.plot([], [], "|", color="black", markersize=13, markeredgewidth=2, label="mean")
+    names = [f"{name} ({len(error)}): {error.abs().mean():.1%}" for name, error in errors.items()]
+    ax.set_yticks(range(len(names)), names, fontsize=8)
+    ax.set(ylim=(len(names) - 0.5, -0.5), xlim=_RATIOS)
 
 
 def parts_over_measured(data: pd.DataFrame, title: str) -> plt.Figure:
     """Modelled over measured times of parts of a step: a panel for each source, a line for each part.
 
-    data: columns source, part and error, a row for each time. A line has its times, their mean as a black mark, and the
-    mean absolute error.
+    data: columns source, part and error, a row for each time.
     """
     sources = list(data["source"].unique())
-    figure, axes = plt.subplots(1, len(sources), figsize=(10, 6.4), sharex=True)
-    for ax, source in zip(np.ravel(axes), sources, strict=True):
-        lines = data[data["source"] == source].groupby("part", sort=False)["error"]
-        ax.axvspan(0.9, 1.1, color="#EEEEEE", zorder=0)
-        ax.axvline(1, color="black", linewidth=0.8)
-        for y, (_, errors) in enumerate(lines):
-            shown = np.clip(1 + errors, *_RATIOS)
-            ax.plot(shown, [y] * len(errors), "o", markersize=3.5, alpha=0.35, color=COLOURS[0], clip_on=False)
-            ax.plot([1 + errors.mean()], [y], "|", color="black", markersize=16, markeredgewidth=2)
-            ax.annotate(
-                f"{errors.abs().mean():.1%}", (1.03, y), xycoords=("axes fraction", "data"), va="center", size=8
-            )
-        ax.set_yticks(range(len(lines)), [f"{name} ({len(errors)})" for name, errors in lines], fontsize=8)
-        ax.set(ylim=(len(lines) - 0.5, -0.5), xlim=_RATIOS, xlabel="modelled over measured")
-        ax.set_title(source, fontsize=9)
-    figure.suptitle(title, fontsize=10)
+    figure, axes = plt.subplots(1, len(sources), figsize=(10, 6.6), sharex=True, squeeze=False)
+    for letter, ax, source in zip(ascii_lowercase, axes.flat, sources, strict=False):
+        parts = data[data["source"] == source].groupby("part", sort=False)["error"]
+        _ratio_lines(ax, {str(name): errors for name, errors in parts}, "size")
+        plotting.panel_title(ax, f"({letter}) {source}")
+    figure.suptitle(title, fontsize=11)
+    axes.flat[len(sources) // 2].set_xlabel("modelled over measured time")  # there is no room for three
+    legend_below(figure, axes.flat[0], 4, fontsize=9)
     return figure
 
 
@@ -296,29 +305,35 @@ def candidates_by_cost(data: pd.DataFrame, title: str) -> plt.Figure:
     return figure
 
 
-def days_by_network_price(data: pd.DataFrame) -> plt.Figure:
-    """Days of a training over the price of the network, a panel for each job, a mark for each network.
+def days_by_network_price(data: pd.DataFrame, title: str) -> plt.Figure:
+    """How much longer a training takes than on the fastest network over the price, a panel for each job.
 
-    Columns job, network, cost_usd, days; NaN where a network is not there.
+    Columns job, network, cost_usd, days; NaN where a network is not there. A mark for each network; of marks at one
+    place the later ones are smaller. title: links and prices.
     """
     jobs, networks = list(data["job"].unique()), list(data["network"].unique())
-    colours = plotting.colours_of(networks)
     wide = min(len(jobs), 2)
-    figure, axes = plt.subplots(
-        -(-len(jobs) // wide), wide, figsize=(max(5 * wide, 8), 3.2 * -(-len(jobs) // wide) + 1.0)
-    )
+    size = max(5 * wide, 8), 3.0 * -(-len(jobs) // wide) + 1.2
+    figure, axes = plt.subplots(-(-len(jobs) // wide), wide, figsize=size, sharey=True)
+    figure.suptitle(title, fontsize=11)
+    highest = 0.01
     for ax, letter, job in zip(np.ravel(axes), ascii_lowercase, jobs, strict=False):
-        rows = data[data["job"] == job].set_index("network")
+        rows = data[data["job"] == job].set_index("network").loc[networks]
+        least = rows["days"].min()
+        places = np.column_stack([rows["cost_usd"] / 1e6, rows["days"] / least - 1])
         for i, network in enumerate(networks):
-            style = line_style(i, "", label=network, markersize=13 - i / 2, markerfacecolor="none", markeredgewidth=1.3)
-            style |= {"markeredgecolor": colours[network]}
+            later = sum(np.allclose(places[i], other, rtol=0.02) for other in places[i + 1 :])
+            style = line_style(i, "", label=network, markersize=10 + 6 * later, color=network_colour(network))
+            style |= {"marker": _NETWORK_MARKERS[i % 8], "markeredgecolor": "white", "markeredgewidth": 0.6}
             if data.loc[data["network"] == network, "cost_usd"].isna().all():
                 style["label"] += " (none)"
-            ax.plot(rows.loc[[network], "cost_usd"] / 1e6, rows.loc[[network], "days"], **style)
-        least = rows["days"].min()
-        ax.set(xlim=(0, None), xlabel="price of the network [million USD]", ylabel="training [days]")
-        ax.set_ylim(least * 0.98, max(rows["days"].max() * 1.02, least * 1.1))
-        plotting.panel_title(ax, f"({letter}) {job}")
+            ax.plot(*places[i : i + 1].T, **style, clip_on=bool(np.isnan(places[i]).any()))
+        highest = max(highest, np.nanmax(places[:, 1]))
+        ax.set(xlim=(0, 1.08 * np.nanmax(places[:, 0])), xlabel="price of the network [M USD]")
+        plotting.panel_title(ax, f"({letter}) {job}: {number(least, 3)} days at the fastest")
+    for ax in np.ravel(axes)[::wide]:
+        percent_axis(ax.yaxis, "longer than the fastest")
+    np.ravel(axes)[0].set_ylim(-0.06 * highest, 1.1 * highest)
     for ax in np.ravel(axes)[len(jobs) :]:
         ax.set_axis_off()
     legend_below(figure, np.ravel(axes)[0], 4)

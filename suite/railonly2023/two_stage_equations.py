@@ -324,25 +324,29 @@ def two_stage_variables(
 
 def _variables(model: TwoStage, n: float, k: float, b: float) -> list[tuple[str, str, str, Any]]:
     n_m, time = model.group_size(n, b, k), model.iteration(n, k, b)
+    real, rule = replace(model, group_rounding="real").group_size(n, b, k), str(model.group_rule)
     return [
         ("N", "GPUs of the cluster, N_M N_Df N_Ds", "GPUs", n),
-        ("N_M", "GPUs of a model-parallel group", "GPUs", n_m),
+        ("N_M*", f"N_M of {'Eq. (2)' if 'printed' in rule else 'the least Eq. (1)'}, before rounding", "GPUs", real),
+        ("N_M", f"GPUs of a model-parallel group, N_M* as {model.group_rounding}", "GPUs", n_m),
         ("N_Df", "GPUs of a first-level data-parallel group, across HB domains", "GPUs", n / k),
         ("N_Ds", "GPUs of a second-level data-parallel group, inside", "GPUs", k / n_m),
         ("K", "GPUs of an HB domain, N_M N_Ds (document: N_M N_Df, a misprint)", "GPUs", k),
         ("d_model", "embedding dimension [elements]", "elements", model.hidden),
         ("M_flop", "FLOPs of an iteration", "FLOP", b * model.token_flops),
-        ("M_cc", "model-parallel collectives of a block", "1", model.collective_rounds),
+        ("M_cc", "model-parallel collectives of a block (the document's values)", "1", model.collective_rounds),
         ("l", "transformer blocks", "1", model.layers),
         ("B_F", "bandwidth of a GPU in its HB domain, one direction", "bps", model.hb_Bps),
         ("B_S", "bandwidth of a GPU on its rail, one direction", "bps", model.nic_Bps),
         ("C", "compute rate of a GPU", "FLOP/s", model.gpu_flops),
         ("S_T", "gradients of a block", "B", model.block_bytes),
-        ("b", "batch [tokens]", "tokens", b),
-        ("T_c", "compute, all blocks", "s", time.compute_s),
+        ("e", "an element of b d_model in T_M (solved by us; not in the document)", "B", model.element_bytes),
+        ("b", "batch [tokens], the smallest of a range", "tokens", b),
+        ("T_c", "compute, all blocks (document: of a block)", "s", time.compute_s),
         ("T_Df", "first-level data parallelism, all blocks", "s", time.first_dp_s),
         ("T_Ds", "second-level data parallelism, all blocks", "s", time.second_dp_s),
         ("T_M", "model parallelism, all blocks", "s", time.model_parallel_s),
+        ("T_iter", "iteration, T_c + T_Df + T_Ds + T_M", "s", time.iteration_s),
     ]
 
 

@@ -228,7 +228,7 @@ def fig5_network_names(nic_Bps: float, hb_Bps: float) -> dict[str, str]:
 
 
 def fig5_marks(fig5: pd.DataFrame, quoted: Mapping[str, float]) -> pd.DataFrame:
-    """The document's Fig. 5 by our times of its any-to-any network: columns model, network, iteration_s, verdict.
+    """The document's Fig. 5 by our times of its any-to-any network: columns model, network, iteration_s, verdict, text.
 
     The trimmed network takes no longer; the ideal's least and largest speedup belong to the models that have ours.
 
@@ -247,15 +247,26 @@ def fig5_marks(fig5: pd.DataFrame, quoted: Mapping[str, float]) -> pd.DataFrame:
     slower = time["trimmed"] / time["any-to-any"] - 1
     printed = claims.paper_value("railonly2023.fig5.trimmed_slowdown")
     rows = [
-        (name, "trimmed", any_s * (1 + printed), claims.verdict_of("railonly2023.fig5.trimmed_slowdown", slower[name]))
+        (
+            name,
+            "trimmed",
+            any_s * (1 + printed),
+            claims.verdict_of("railonly2023.fig5.trimmed_slowdown", slower[name]),
+            "",
+        )
         for name, any_s in time["any-to-any"].items()
     ]
     speedup = time["any-to-any"] / time["ideal"]
     for name, model in {"min": speedup.idxmin(), "max": speedup.idxmax()}.items():
         claim = f"fig5.ideal_speedup_{name}"
-        ideal_s = time["any-to-any"][model] / claims.paper_value(f"railonly2023.{claim}")
-        rows.append((model, "ideal", ideal_s, claims.verdict_of(f"railonly2023.{claim}", quoted[claim])))
-    return pd.DataFrame(rows, columns=["model", "network", "iteration_s", "verdict"])
+        printed, judged = _mark(claim, quoted)
+        rows.append((model, "ideal", time["any-to-any"][model] / printed, judged, f"document: {printed:g}x"))
+    return pd.DataFrame(rows, columns=["model", "network", "iteration_s", "verdict", "text"])
+
+
+def _mark(name: str, quoted: Mapping[str, float]) -> tuple[float, str]:
+    """The document's number of a claim, and our verdict."""
+    return claims.paper_value(f"railonly2023.{name}"), claims.verdict_of(f"railonly2023.{name}", quoted[name])
 
 
 def fig7_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
@@ -265,24 +276,21 @@ def fig7_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
     """
     rows = []
     for (short, model), k in product({"gpt3": _MODELS[0], "opt": _MODELS[1]}.items(), (32, 512)):
-        claim = f"fig7.{short}_k{k}_to_{2 * k}"
-        printed = claims.paper_value(f"railonly2023.{claim}")
-        judged = claims.verdict_of(f"railonly2023.{claim}", quoted[claim])
-        rows.append((model, 2 * k, printed, judged, f"{100 * printed:.3g}%"))
+        printed, judged = _mark(f"fig7.{short}_k{k}_to_{2 * k}", quoted)
+        rows.append((model, 2 * k, printed, judged, f"document: {100 * printed:.3g}%"))
     return pd.DataFrame(rows, columns=["model", "hb_domain_size", "share", "verdict", "text"])
 
 
 def relative_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
-    """The document's performance relative to the ideal in Fig. 8: columns batch_sequences, relative, verdict.
+    """The document's performance relative to the ideal in Fig. 8: columns batch_sequences, relative, verdict, text.
 
     quoted: a row of `FigureCase.quoted`.
     """
     rows = []
     for sequences in (512, 2048):
-        claim = f"fig8.palm_rel_b{sequences}"
-        judged = claims.verdict_of(f"railonly2023.{claim}", quoted[claim])
-        rows.append((sequences, claims.paper_value(f"railonly2023.{claim}"), judged))
-    return pd.DataFrame(rows, columns=["batch_sequences", "relative", "verdict"])
+        printed, judged = _mark(f"fig8.palm_rel_b{sequences}", quoted)
+        rows.append((sequences, printed, judged, f"document: {100 * printed:g}%"))
+    return pd.DataFrame(rows, columns=["batch_sequences", "relative", "verdict", "text"])
 
 
 def readings_as_text(scores: pd.DataFrame) -> pd.DataFrame:
@@ -409,7 +417,7 @@ def two_stage_cases(names: Iterable[str], **options: Any) -> dict[str, tuple[Two
         batch, s = item.row("batch_railonly2023"), item["sequence_length"]
         rounds = item["collective_rounds_railonly2023"]
         model = two_stage.catalog_two_stage(name, 1.0, 1.0, 1.0, rounds, **options)  # rates do not change bytes
-        tokens = {f"{name}\n{b:g} seq.": b * s for b in (batch.low, batch.high) if b} or {name: batch.value}
+        tokens = {f"{name}\nbatch {b:,.0f}": b * s for b in (batch.low, batch.high) if b} or {name: batch.value}
         entries.update({case: (model, size) for case, size in tokens.items()})
     return entries
 
@@ -472,26 +480,49 @@ def two_stage_matrix(
     )
 
 
-def fig4_panels(nets: Mapping[str, Traffic], sizes: Iterable[int]) -> dict[str, pd.DataFrame]:
-    """Entries between the first GPUs, by the panel's title: a letter for each model and size."""
-    cases = zip("abcdef", product(nets, sizes), strict=False)
-    return {f"({letter}) {name}, first {size:,}": nets[name].entries(0, size) for letter, (name, size) in cases}
+def fig4_panels(nets: Mapping[str, Traffic], sizes: Mapping[str, int]) -> dict[str, pd.DataFrame]:
+    """Entries between the first GPUs, by the panel's title: a letter for each size and model, as the document's.
+
+    sizes: GPUs, by words for them.
+    """
+    cases = zip("abcdef", product(sizes.items(), nets), strict=False)
+    return {f"({letter}) {name}, {words}": nets[name].entries(0, size) for letter, ((words, size), name) in cases}
 
 
-def _mark(name: str, values: Mapping[str, float]) -> tuple[float, str]:
-    """The document's number, and our verdict, of `values` by claim id."""
-    claim_id = f"railonly2023.{name}"
-    return claims.paper_value(claim_id), claims.verdict_of(claim_id, values[claim_id])
+def pair_traffic_marks(values: Mapping[str, float]) -> dict[float, tuple[str, str]]:
+    """Entries that the document gives for Fig. 4 [bytes]: our verdict, and its words. values: ours, by claim id."""
+    marks = {}
+    for name, bound in {"hb_pair_traffic": "up to", "cross_hb_pair_traffic": "about"}.items():
+        claim_id = f"railonly2023.fig4.{name}"
+        if claim_id not in values:
+            continue
+        size = claims.paper_value(claim_id)
+        marks[size] = claims.verdict_of(claim_id, values[claim_id]), f"{bound} {units.show(size, 'B')}"
+    return marks
 
 
-def pair_traffic_marks(values: Mapping[str, float]) -> dict[float, str]:
-    """Entries that the document gives for Fig. 4 [bytes], and our verdict. values: ours, by claim id."""
-    return dict(_mark(f"fig4.{name}", values) for name in ("hb_pair_traffic", "cross_hb_pair_traffic"))
+def traffic_bounds(values: Mapping[str, float]) -> pd.DataFrame:
+    """Bounds that the document gives for Fig. 3, with our verdicts. values: ours, by claim id.
 
-
-def silent_pairs_mark(values: Mapping[str, float]) -> tuple[float, str]:
-    """Share of pairs without traffic that the document gives for Fig. 3, and our verdict."""
-    return _mark("fig3.no_traffic_pairs", values)
+    Columns panel (pairs or volume), share, arrow (-1: less, 1: more), verdict, text.
+    """
+    rows = [
+        ("no_traffic_pairs", "pairs", "no traffic over {},\nso traffic under {}"),
+        ("mp_dp2_pairs", "pairs", "↓ under {}"),
+        ("mp_dp2_volume", "volume", "↓ over {}"),
+    ]
+    marks = []
+    for name, panel, words in rows:
+        claim_id = f"railonly2023.fig3.{name}"
+        if claim_id not in values:
+            continue
+        share, silent = claims.paper_value(claim_id), name == "no_traffic_pairs"
+        text = words.format(*(f"{units.number(100 * part)}%" for part in (share, 1 - share)))
+        arrow = 1 if panel == "volume" else -1
+        marks.append(
+            (panel, 1 - share if silent else share, arrow, claims.verdict_of(claim_id, values[claim_id]), text)
+        )
+    return pd.DataFrame(marks, columns=["panel", "share", "arrow", "verdict", "text"])
 
 
 def two_stage_traffic_claims(

@@ -155,10 +155,17 @@ def dense_traffic_claims(
     return with_prefix("railonly2025", values, reasons, readings)
 
 
-def entry_marks(values: Mapping[str, float]) -> dict[float, str]:
-    """Entries that the document gives for Fig. 3 [bytes], and our verdict. values: ours, by claim id."""
-    ids = [f"railonly2025.{name}" for name in (_HB_PAIR, _NIC_PAIR)]
-    return {units.GiB * claims.paper_value(name): claims.verdict_of(name, values[name]) for name in ids}
+def entry_marks(values: Mapping[str, float]) -> dict[float, tuple[str, str]]:
+    """Entries of Fig. 3 [bytes] that the document means if its GB are GiB: our verdict, and its words.
+
+    values: ours, by claim id.
+    """
+    marks = {}
+    for name in (f"railonly2025.{name}" for name in (_HB_PAIR, _NIC_PAIR) if f"railonly2025.{name}" in values):
+        printed, size = claims.paper_value(name), units.GiB * claims.paper_value(name)
+        words = f"about {units.number(printed)} GB\n(if GiB: {units.show(size, 'B', 3)})"
+        marks[size] = claims.verdict_of(name, values[name]), words
+    return marks
 
 
 def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int) -> pd.DataFrame:

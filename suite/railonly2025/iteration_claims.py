@@ -1,5 +1,6 @@
 """railonly2025 on iteration time: mean error (Fig. 7), days of Llama 3 405B, and HB domain size (Fig. 8)."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -300,7 +301,7 @@ def _settings_that_meet(settings: pd.DataFrame) -> str:
     return {0: "none gives", 1: "one gives"}.get(both, f"{both} give")
 
 
-def slowdown_marks(slowdowns: Entries, within: float) -> pd.DataFrame:
+def slowdown_marks(slowdowns: Entries, within: float, gpus: int) -> pd.DataFrame:
     """The document's numbers of Fig. 8 as slowdowns over HB domain sizes.
 
     Parameters
@@ -308,20 +309,25 @@ def slowdown_marks(slowdowns: Entries, within: float) -> pd.DataFrame:
     slowdowns
         `fig8_claims`.
     within
-        Excess over the ideal below which a size counts as near: the place of the plateau's mark.
+        Excess over the ideal below which a size counts as near.
+    gpus
+        Of the cluster of the claims.
 
     Returns
     -------
-    Columns model, hb_domain_size, share, verdict, text.
+    Columns model, hb_domain_size, share (not a number for the plateau, which is a size alone), verdict, text.
     """
     rows: list[tuple[str, float, float, str, str]] = []
-    for name, model, column, _ in _FIG8_QUOTED:
+    for name, model, *_ in _FIG8_QUOTED:
         claim_id = f"railonly2025.fig8.{name}"
         judged, printed = claims.verdict_of(claim_id, slowdowns.values[claim_id]), claims.paper_value(claim_id)
         if size := re.search(r"_k(\d+)_", name):
-            rows.append((model, int(size[1]), printed, judged, f"{printed:.1%}"))
+            text = f"document: {printed:.1%} at {size[1]},\ncluster not said;\nwe compare {gpus:,} GPUs"
+            rows.append((model, int(size[1]), printed, judged, text))
         else:
-            rows.append((model, printed, within, judged, column))
+            ours = f"(within {within:.0%} of the ideal: our reading,\nat {gpus:,} GPUs)"
+            text = f"document: plateau above {printed:g}\n{ours}"
+            rows.append((model, printed, math.nan, judged, text))
     return pd.DataFrame(rows, columns=["model", "hb_domain_size", "share", "verdict", "text"])
 
 
