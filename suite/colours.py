@@ -9,7 +9,7 @@ _BLUE, _VERMILION, _GREEN, _PINK, _ORANGE, _SKY, _BLACK, _ = COLOURS
 # One colour for a thing in every chart and diagram; `plotting.colours_of` reads all of them, and networks' of railcore.
 # Tol's muted tones, but for scale-out: they are drawn beside eight rails in the palette's colours.
 LINKS = {"scale-up": "#117733", "scale-out": _VERMILION, "wide area": "#882255", "frontend": "#332288"}
-LINKS |= {"storage": "#999933", "management": "#5F5F5F"}
+LINKS |= {"storage": "#999933", "management": "#737373"}
 TRANSPORTS = {"optimum": _BLACK, "spraying": _BLUE, "NDP": _GREEN, "UEC NSCC": _ORANGE, "UEC RCCC": _PINK}
 TRANSPORTS |= {"flowlets": _SKY, "single path": GREY, "RoCEv2": _VERMILION, "RoCEv2 with DCQCN": _VERMILION}
 FUELS = {"gas": _ORANGE, "coal": "#4D4D4D", "wind": _GREEN, "hydro": _BLUE, "solar": "#F0E442", "nuclear": _PINK}

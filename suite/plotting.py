@@ -10,17 +10,19 @@ import numpy as np
 import pandas as pd
 from cycler import cycler
 from matplotlib.axis import Axis, XAxis, YAxis
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from railcore.catalog.colours import COLOURS, NETWORKS, PASSES, TRAFFIC, network_colour
+from railcore.catalog.colours import COLOURS, PASSES, TRAFFIC, network_colour
 from railcore.catalog.colours import GREY as GREY
+from railcore.catalog.colours import NETWORKS as NETWORKS
 from railcore.catalog.units import number
 from suite.colours import FUELS, LINKS, TRANSPORTS, VERDICTS
 
 MARKERS = "o^vP*<>p"
 VERDICT_MARKERS = dict(zip(VERDICTS, "DsX", strict=True))  # MARKERS of lines has none of them
-_THINGS = TRAFFIC | PASSES | NETWORKS | LINKS | TRANSPORTS | FUELS
+_THINGS = TRAFFIC | PASSES | LINKS | TRANSPORTS | FUELS
 
 
 def house_style() -> None:
@@ -193,6 +195,7 @@ def legend_below(figure: plt.Figure, ax: plt.Axes | Iterable[plt.Axes], columns:
 
 
 _DOCUMENT: dict = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.6, "markersize": 9, "zorder": 5}
+HALO = [withStroke(linewidth=3, foreground="white")]  # of texts on lines
 VERDICT_WORDS = {"reproduced": "reproduced", "close": "close (ours within 10%)", "differs": "ours differs"}
 
 
@@ -201,7 +204,10 @@ def document_marks(
     x: ArrayLike,
     y: ArrayLike,
     verdict: ArrayLike = "reproduced",
-    arrow: tuple[float, float] = (0, 0),
+    relation: str = "=",
+    axis: str = "y",
+    text: str = "",
+    shift: tuple[float, float] = (9, 0),
     **look,
 ) -> None:
     """Hollow marks where the document has numbers: shape and colour say our verdict, as everywhere in the suite.
@@ -213,9 +219,11 @@ def document_marks(
     x, y
         Places in the data's coordinates.
     verdict
-        Of the ledger (`claims.verdict_of`), for each mark or for all.
-    arrow
-        For a bound: whereto values are that the document allows, from the mark [points].
+        Of the ledger (`claims.marks`), for each mark or for all.
+    relation, axis
+        A bound ("<" or ">") has an arrow along the axis of the values, to those that the document allows.
+    text, shift
+        Beside each mark, in its colour: what the document has, and how far from it [points].
     **look
         Of matplotlib's line, such as another size or the document's name as `label`.
 
@@ -224,15 +232,50 @@ def document_marks(
     Nothing.
     """
     x, y, verdict = np.broadcast_arrays(np.atleast_1d(x), np.atleast_1d(y), np.atleast_1d(verdict))
+    length = {"<": -20, ">": 20}.get(relation, 0)
     for judged, colour in VERDICTS.items():
         if not (here := verdict == judged).any():
             continue
-        name = f"{look.get('label', 'document')}: {VERDICT_WORDS[judged]}"
+        name = verdict_label(judged, look.get("label", "document"))
         style = _DOCUMENT | {"marker": VERDICT_MARKERS[judged], "markeredgecolor": colour} | look
         ax.plot(x[here], y[here], **style | {"label": "_" if name in ax.get_legend_handles_labels()[1] else name})
-        for place in zip(x[here], y[here], strict=True) if any(arrow) else ():
-            line: dict = {"arrowstyle": "<-", "color": colour, "linewidth": 1.4, "shrinkA": 0, "shrinkB": 5}
-            text_beside(ax, "", place, arrow, arrowprops=line)
+        for place in zip(x[here], y[here], strict=True):
+            if length:
+                line: dict = {"arrowstyle": "<-", "color": colour, "linewidth": 1.4, "shrinkA": 0, "shrinkB": 5}
+                text_beside(ax, "", place, (length, 0) if axis == "x" else (0, length), arrowprops=line)
+            if text:
+                document_text(ax, text, place, judged, shift)
+
+
+def document_text(
+    ax: plt.Axes, text: str, at: tuple, verdict: str, shift: tuple[float, float] = (0, 0), **style
+) -> None:
+    """What a document has, beside a place of the axes, in the colour of our verdict, on a white halo.
+
+    Parameters
+    ----------
+    ax, text
+        Where to write, and what.
+    at, shift
+        The place in the data's coordinates, and how far from it the text is [points]: on that side of it.
+    verdict
+        Of the ledger.
+    **style
+        Of matplotlib's annotation.
+
+    Returns
+    -------
+    Nothing.
+    """
+    sides = ("right", "center", "left"), ("top", "center", "bottom")
+    ha, va = (names[int(np.sign(length)) + 1] for names, length in zip(sides, shift, strict=True))
+    look: dict = {"ha": ha, "va": va, "fontsize": 9, "color": VERDICTS[verdict], "path_effects": HALO, "zorder": 6}
+    text_beside(ax, text, at, shift, **look | style)
+
+
+def verdict_label(verdict: str, name: str = "document") -> str:
+    """The legend's text of a verdict's marks."""
+    return f"{name}: {VERDICT_WORDS[verdict]}"
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:

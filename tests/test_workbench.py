@@ -150,15 +150,18 @@ def test_columns_with_one_value_are_not_shown():
 def test_marks_of_the_document_are_hollow_and_say_the_verdict_by_shape_and_colour(figure):
     ax = figure.axes[0]
     plotting.document_marks(ax, [0.2, 0.4, 0.5], [0.5, 0.5, 0.6], ["reproduced", "differs", "close"])
-    plotting.document_marks(ax, 0.6, 0.5, arrow=(0, -20))
+    plotting.document_marks(ax, 0.6, 0.5, relation="<", text="at most 0.5", shift=(-9, 0))
+    plotting.document_marks(ax, 0.7, 0.5, relation=">", axis="x")
     lines = ax.get_lines()[1:]
     assert {line.get_markerfacecolor() for line in lines} == {"none"}
     looks = [(line.get_marker(), line.get_markeredgecolor()) for line in lines]
-    assert len(set(looks)) == len({shape for shape, _ in looks}) == 3 and looks[3] == looks[0]
+    assert len(set(looks)) == len({shape for shape, _ in looks}) == 3 and looks[3] == looks[4] == looks[0]
     assert looks[2][1] == plotting.VERDICTS["differs"] and not {shape for shape, _ in looks} & set(plotting.MARKERS)
     names = ax.get_legend_handles_labels()[1]
     assert names == ["document: reproduced", "document: close (ours within 10%)", "document: ours differs"]
-    assert [text.xyann for text in ax.texts] == [(0, -20)]
+    assert [text.xyann for text in ax.texts] == [(0, -20), (-9, 0), (20, 0)]  # an arrow, a text, an arrow
+    written = ax.texts[1]
+    assert (written.get_ha(), written.get_color()) == ("right", plotting.VERDICTS["reproduced"])
 
 
 def test_one_process_answers_for_one_notebook(figure):
@@ -422,8 +425,8 @@ def test_a_tornado_with_both_ends_on_one_side_shows_both_bars_and_texts():
 def test_errors_of_a_model_stand_beside_those_of_the_documents_formulas_with_both_means():
     data = pd.DataFrame({"label": ["a", "b"], "source": "x", "global_batch": 8, "measured_iteration_s": 2.0})
     data = data.assign(modelled_s=[2.1, 1.9], error=[0.05, -0.05], formula_s=[2.2, np.nan], formula_error=[0.1, np.nan])
-    ax = bars.measured_runs(data, "runs", (0.1, "reproduced")).axes[1]
-    texts = ["ours", "5.0%", "+5.0%", "-5.0%", "formulas", "10.0%", "+10.0%"]
+    ax = bars.measured_runs(data, "runs", (0.1, "reproduced", 0.07, 42)).axes[1]
+    texts = ["ours", "5.0%", "+5.0%", "-5.0%", "formulas", "10.0%", "+10.0%", "7.0%"]
     assert [text.get_text() for text in ax.texts if text.get_text()] == texts
     assert "within 10% on average" in str(ax.get_legend_handles_labels()[1])
     assert bars.measured_runs(data, "runs").axes[1].get_legend_handles_labels()[1] == []
@@ -473,7 +476,7 @@ def test_colours_of_one_group_are_told_apart(seen_with):
 
 
 def test_a_thing_has_one_colour_in_every_chart():
-    assert sum(len(getattr(plotting, name)) for name in GROUPS) == len(plotting._THINGS)
+    assert sum(len(getattr(plotting, name)) for name in GROUPS if name != "NETWORKS") == len(plotting._THINGS)
     colours = plotting.colours_of(["a", "rail-only", "b", "NDP", "NDP, queues of 32"])
     assert colours["rail-only"] == plotting.NETWORKS["rail-only"]
     assert colours["NDP"] == colours["NDP, queues of 32"] == plotting.TRANSPORTS["NDP"]
@@ -550,7 +553,7 @@ def test_shares_of_an_iteration_stand_under_it_with_the_documents_marks():
     data = data.assign(ideal_s=2.0, slowdown=data.iteration_s / 2 - 1, batch="8 sequences")
     marks = [("GPT-1T", 16, 0.1, "differs", "10%"), ("GPT-1T", 8, np.nan, "close", "plateau")]
     marks = [*marks, ("another", 8, 0.2, "close", "20%")]
-    marks = pd.DataFrame(marks, columns=["model", "hb_domain_size", "share", "verdict", "text"])
+    marks = pd.DataFrame(marks, columns=["model", "hb_domain_size", "share", "verdict", "text"]).assign(gpus=64)
     figure = curves.iteration_time_by_domain_size(data, "slowdown", "GPT-1T", marks)
     top, bottom = figure.axes
     assert [ax.get_title()[:3] for ax in (top, bottom)] == ["(a)", "(b)"]
@@ -558,7 +561,8 @@ def test_shares_of_an_iteration_stand_under_it_with_the_documents_marks():
     assert ours.get_xydata().tolist() == [[8, 0.5], [16, 0.25]]  # one HB domain for all is the dashed line
     assert mark.get_xydata().tolist() == [[16, 0.1]] and mark.get_markeredgecolor() == plotting.VERDICTS["differs"]
     assert all_clusters.get_ydata() == [0.1, 0.1] and plateau.get_xdata() == [8, 8]
-    assert [text.get_text() for text in bottom.texts] == ["10%", "25%", "plateau"]
+    assert [text.get_text() for text in bottom.texts] == ["10%", "", "25%", "plateau"]
+    assert bottom.texts[1].xy == (16, 0.25)  # the arrow from the document's share to ours
     named = [text.get_text() for text in figure.legends[0].get_texts()]
     assert named == ["64 GPUs", "ideal: one HB domain for all GPUs", "document: ours differs"]
     assert top.get_yscale() == "linear"

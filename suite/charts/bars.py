@@ -89,7 +89,7 @@ def _beside(ax: plt.Axes, x: float, y: float, text: str, rightward: bool = True,
 
 
 def measured_runs(
-    data: pd.DataFrame, title: str, document: tuple[float, str] | None = None, note: str = ""
+    data: pd.DataFrame, title: str, document: tuple[float, str, float, int] | None = None, note: str = ""
 ) -> plt.Figure:
     """Measured and modelled times as points, a run a row, and the errors beside them as bars, with their means below.
 
@@ -101,7 +101,8 @@ def measured_runs(
     title
         Of the figure.
     document
-        Mean error that the document has of its own model at most, and our verdict.
+        Mean error that the document has of its own model at most, our verdict, and what it is on: the mean error of its
+        formulas on other runs, and their number.
     note
         Above the legend.
 
@@ -109,7 +110,7 @@ def measured_runs(
     -------
     The figure.
     """
-    size, widths = (10, 0.34 * len(data) + 2.9), (1.5, 1.3)
+    size, widths = (10, 0.34 * len(data) + 3.2), (1.5, 1.3)
     figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=widths)
     places = np.arange(len(data))
     for i, (source, part) in enumerate(data.assign(place=places).groupby("source", sort=False)):
@@ -126,17 +127,21 @@ def measured_runs(
         place: dict = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "fontsize": 8}
         for y, text in texts.items():
             right.annotate(text, (0.84 + 0.18 * i, y), color=colour, **place)
-    labels = [*data["label"] + data["global_batch"].map(", batch {:,}".format), "mean of absolute errors"]
-    left.set_yticks([*places, last], labels, fontsize=8)
-    left.set_ylim(last + 0.6, -1.4)
+    rows = dict(zip(places, data["label"] + data["global_batch"].map(", batch {:,}".format), strict=True))
+    rows[last] = "mean of absolute errors"
+    bound, verdict, mean, count = document or (0.0, "reproduced", 0.0, 0)
+    if document:
+        rows[last + 1] = f"the same on {count} other runs"
+        right.barh(last + 1.18, mean, color=colour, height=0.34)
+        right.annotate(f"{mean:.1%}", (1.02, last + 1), color=colour, **place)
+        words = f"document, its own model: within {percent(bound)} on average"
+        plotting.document_marks(right, bound, last + 1, verdict, "<", "x", label=words)
+    left.set_yticks([*rows], [*rows.values()], fontsize=8)
+    left.set_ylim(max(rows) + 0.6, -1.4)
     plotting.log_axis(left.xaxis, [1, 2, 5, 10, 20, 50, 100])
     left.set_xlabel("iteration time [s]")
     right.axvline(0, color="black", linewidth=0.8)
     right.axhline(last - 0.7, color="black", linewidth=0.8)
-    bound, verdict = document or (0.0, "reproduced")
-    if document:
-        words = f"document, its own model: within {percent(bound)} on average"
-        plotting.document_marks(right, bound, last, verdict, arrow=(-18, 0), label=words)
     most = max(np.nanmax(data[["error", "formula_error"]].abs()), bound)
     right.set_xlim(-0.4 * most, 1.9 * most)
     right.set_xticks([tick for tick in right.get_xticks() if abs(tick) <= most and tick > -0.4 * most])
@@ -399,11 +404,9 @@ def traffic_shares(data: pd.DataFrame, title: str, marks: pd.DataFrame) -> plt.F
 
 def _bound(ax: plt.Axes, mark, x: float) -> None:
     """A bound of the document: a dashed line, at x a mark with an arrow to what is allowed, its words opposite."""
-    colour = VERDICTS[mark.verdict]
-    ax.axhline(mark.share, color=colour, linestyle=(0, (4, 3)), linewidth=1)
-    plotting.document_marks(ax, x, mark.share, mark.verdict, (0, 20 * mark.arrow))
-    side: dict = {"shift": (0, 9), "va": "bottom"} if mark.arrow < 0 else {"shift": (0, -9), "va": "top"}
-    text_beside(ax, f"document:\n{mark.text}", (x, mark.share), **side, ha="center", color=colour, fontsize=8)
+    ax.axhline(mark.share, color=VERDICTS[mark.verdict], linestyle=(0, (4, 3)), linewidth=1)
+    words, relation = f"document:\n{mark.text}", "<" if mark.arrow < 0 else ">"
+    plotting.document_marks(ax, x, mark.share, mark.verdict, relation, text=words, shift=(0, -9 * mark.arrow))
 
 
 def volume_by_kind(volumes: pd.DataFrame, ax: plt.Axes) -> plt.Axes:

@@ -128,8 +128,8 @@ def completion_time_curves(
         plotting.text_beside(lower, words, (max([times.max(), *there]), rows[name]), (12, 0), va="center", fontsize=9)
     marked = document[document["transport"].isin(rows)]
     for relation, part in marked.groupby("relation"):
-        times, places, arrow = part["time_s"] * 1e3, part["transport"].map(rows), (-20 * (relation == "<"), 0)
-        plotting.document_marks(lower, times, places, part["verdict"], arrow)
+        times, places = part["time_s"] * 1e3, part["transport"].map(rows)
+        plotting.document_marks(lower, times, places, part["verdict"], str(relation), "x")
         for row in part.itertuples():
             near = row.time_s * 1e3 < 1.5 * optimum_ms
             style: dict = {"ha": "right", "va": "center"} if near else {"ha": "center", "va": "bottom"}

@@ -20,7 +20,6 @@ from suite.colours import VERDICTS
 from suite.plotting import COLOURS, legend_below, log_axis, panel_title, percent_axis, plot_lines
 
 _NETWORKS = {"scale-up": "a", "scale-out": "b", "wide area": "c"}
-_BOUNDS = {"<": (0, -18), ">": (0, 18)}  # arrows of marks [points]
 _EXPOSED_SHARE = "exposed share of the time"
 _SPEED_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out"}
 
@@ -102,8 +101,8 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
     title
         Of the figure.
     marks
-        The document's shares: columns model, hb_domain_size, share, verdict, text. No share: a size alone. Slowdowns
-        are of no named cluster: a line for all of them, with ours beside it.
+        The document's shares: columns model, hb_domain_size, share, verdict, text. No share: a size alone. Where they
+        are of no named cluster, gpus of the one compared: a line for all of them, an arrow to that one.
 
     Returns
     -------
@@ -124,8 +123,8 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
             bottom.plot(drawn["hb_domain_size"], drawn[share], **style)
         bottom.margins(y=0.12)
         for mark in marks[marks["model"] == model].itertuples():
-            at_size = part[part["hb_domain_size"] == mark.hb_domain_size]
-            _domain_size_mark(bottom, mark, sizes[0], at_size[share] if share == "slowdown" else ())
+            at_size = part[part["hb_domain_size"] == mark.hb_domain_size].set_index("gpus")[share]
+            _domain_size_mark(bottom, mark, sizes[0], dict(at_size.sort_index()) if "gpus" in marks else {})
         log_axis(bottom.yaxis, text=plotting.percent)
         if part["iteration_s"].max() > 5 * part["ideal_s"].min():
             log_axis(top.yaxis)
@@ -144,7 +143,7 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
     return figure
 
 
-def _domain_size_mark(ax: plt.Axes, mark, first: float, ours: Iterable[float]) -> None:
+def _domain_size_mark(ax: plt.Axes, mark, first: float, ours: Mapping[int, float]) -> None:
     """A number of the document over HB domain sizes, with its words.
 
     Parameters
@@ -154,7 +153,7 @@ def _domain_size_mark(ax: plt.Axes, mark, first: float, ours: Iterable[float]) -
     first
         HB domain size at the left end.
     ours
-        Our shares at the mark's size where it is of no named cluster; else none.
+        Our shares at the mark's size by GPUs where it is of no named cluster; else none.
 
     Returns
     -------
@@ -167,13 +166,16 @@ def _domain_size_mark(ax: plt.Axes, mark, first: float, ours: Iterable[float]) -
         plotting.text_beside(ax, mark.text, (x, 1), (5, -2), xycoords=("data", "axes fraction"), **style)
         return
     plotting.document_marks(ax, x, y, mark.verdict, markersize=11)
-    if len(ours := list(ours)):
-        ax.axhline(y, color=colour, linestyle=(0, (4, 3)), linewidth=1)
-        plotting.text_beside(ax, mark.text, (first, y), (-6, -4), **style)
-    else:
+    if not ours:
         plotting.text_beside(ax, mark.text, (x, y), (-6, -7), ha="right", **style)
-    for share in ours:
-        look: dict = {"fontsize": 8, "path_effects": _HALO, "zorder": 6}
+        return
+    ax.axhline(y, color=colour, linestyle=(0, (4, 3)), linewidth=1)
+    plotting.text_beside(ax, mark.text, (first, y), (-6, -4), **style)
+    if mark.gpus in ours:
+        line: dict = {"arrowstyle": "->", "color": colour, "linewidth": 1.4, "shrinkA": 6, "shrinkB": 4}
+        ax.annotate("", (x, ours[mark.gpus]), (x, y), arrowprops=line, zorder=6)
+    for i, share in enumerate(ours.values()):
+        look: dict = {"fontsize": 8.5, "path_effects": _HALO, "zorder": 7, "color": COLOURS[i], "weight": "bold"}
         plotting.text_beside(ax, plotting.percent(share, 2), (x, share), (7, 4 if share > y else -12), **look)
 
 
@@ -355,7 +357,7 @@ def exposed_share_by_speed(
 def _printed_share(ax: plt.Axes, row: Any) -> None:
     """A document's share at a speed: its mark, and the number on the side where our line is not."""
     at, sign = (row.speed_Bps / units.Gbps, row.share), {"<": "< ", ">": "> "}.get(row.relation, "")
-    plotting.document_marks(ax, *at, row.verdict, arrow=_BOUNDS.get(row.relation, (0, 0)))
+    plotting.document_marks(ax, *at, row.verdict, row.relation)
     below = (row.over or row.share < 0.1) and row.relation != "<"  # near the axis there is room below
     side: dict = {"ha": "right", "va": "top"} if below else {"ha": "left", "va": "bottom"}
     shift, text = (-7, -1) if below else (7, 2), sign + plotting.percent(row.share)

@@ -315,7 +315,7 @@ def traffic_volume_and_matrix(
     entries = pd.DataFrame({"source": source, "target": target, "bytes": matrix[source, target]})
     colours = _byte_colours(entries["bytes"].to_numpy())
     _byte_heatmap(entries, hb_domain_size, right, colours, rail=False).set_title("(b) traffic matrix")
-    bar = figure.colorbar(colours, label="from GPU to GPU in an iteration [GB]", ax=right, aspect=30)
+    bar = figure.colorbar(colours, label="from GPU to GPU in an iteration [GB], logarithmic scale", ax=right, aspect=30)
     inside = entries["bytes"].where(entries["source"] // hb_domain_size == entries["target"] // hb_domain_size)
     names = {"all-to-all,\nevery pair": entries["bytes"].min(), "ring in an\nHB domain": inside.max()}
     names["ring on\na rail"] = entries["bytes"].where(inside.isna()).max()

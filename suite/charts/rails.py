@@ -103,7 +103,9 @@ def traffic_by_dimension(operations: pd.DataFrame, dependencies: pd.DataFrame, t
     _lane_axis(top, names, end, -1.0)
     for i in range(1, len(ranks)):
         top.axhline(i * apart - 0.92, color=GREY, linewidth=0.8)
-    panel_title(top, "(a) one iteration, F and B: forward and backward passes", left=True)
+    panel_title(
+        top, "(a) one iteration, F and B: forward and backward passes; a line joins the ends of a send", left=True
+    )
     top.set_xlabel("time [s]")
     mine = operations[operations["rank"] == ranks[0]]
     forward = mine[(mine["microbatch"] == 0) & (mine["phase"] == "forward")]
@@ -119,9 +121,15 @@ def traffic_by_dimension(operations: pd.DataFrame, dependencies: pd.DataFrame, t
             _waiting(low, (row.end_s_from, ends[0]), (row.start_s_to, ends[1]))
     _lane_axis(low, {i: f"rank {ranks[0]}, {_FREQUENCIES[lane]}" for i, lane in enumerate(_LANES)}, stop, -0.7)
     low.set(xlabel="time [s]", xlim=(start, stop))
-    panel_title(low, f"(b) forward pass of micro-batch 1, enlarged; {note}", left=True)
+    panel_title(
+        low, f"(b) forward pass of micro-batch 1, enlarged; {note}", left=True
+    )
     handles: list = [Patch(facecolor=colour, label=name) for name, colour in colours.items()]
-    handles.append(Line2D([], [], color="black", linewidth=0.9, marker="v", markersize=4, label="waits for the end of"))
+    handles.append(
+        Line2D(
+            [], [], color="black", linewidth=0.9, marker="v", markersize=4, label="to what waits (compute: first layer)"
+        )
+    )
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)
     return figure
 

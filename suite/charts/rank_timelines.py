@@ -15,9 +15,9 @@ from suite.colours import BUSY
 from suite.plotting import GREY, TRAFFIC, ink_on, paler, panel_title, percent_axis, text_beside
 
 _TRANSFERS = {  # series: colour
-    "AllGather of outputs": TRAFFIC["tensor"],
+    "AllGather of outputs, within a DP group": TRAFFIC["tensor"],
     "AllReduce of deltas, within a replica": TRAFFIC["tensor"],
-    "outputs to the next layer, on other GPUs": TRAFFIC["pipeline"],
+    "outputs to the next layer, on other GPUs of the group": TRAFFIC["pipeline"],
     "deltas to the stage before": TRAFFIC["pipeline"],
     "AllReduce of gradients, across replicas": TRAFFIC["data"],
 }

@@ -147,12 +147,13 @@ def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float, title: 
         ax.tick_params(axis="y", length=0)
         ax.grid(axis="y", visible=False)
         panel_title(ax, f"({letter}) {WAYS.get(panel, panel)}" if len(parts) > 1 else panel, left=True)
-        kinds |= dict(_TRAFFIC[what] for what in shown.loc[shown["lane"] == "traffic", "what"].unique())
+        seen = shown[(shown["lane"] == "traffic") & (shown["end_s"] - shown["start_s"] > until_s / 2000)]
+        kinds |= dict(_TRAFFIC[what] for what in seen["what"].unique())
         if from_s < 0:
             ax.axvline(0, color=GREY, linewidth=1)
         _early_changes(ax, lanes, ranks, until_s)
         _second_send(ax, lanes[lanes["rank"] == ranks[0]], until_s)
-    axes[-1, 0].set_xlabel("time from the start of the iteration [s]")
+    axes[-1, 0].set_xlabel("time from the start of the iteration [s]; before 0: the end of the one before")
     handles = [Patch(facecolor=_LANES["compute"], label="compute")]
     handles += [Patch(facecolor=colour, label=name) for name, colour in kinds.items()]
     handles += [Patch(facecolor=_LANES["circuits"], edgecolor=GREY, label="circuit is up: above to, below from a rank")]

@@ -53,7 +53,8 @@ def window_lengths_figure(
     left, (middle, right) = parts[0].subplots(1, 1), parts[1].subplots(1, 2)
     _distributions(left, distribution)
     verdict = verdicts["windows_over_1ms"]
-    document_marks(left, LONG_S, 1 - document["windows_over_1ms"], verdict, arrow=(0, -24))
+    document_marks(left, LONG_S, 1 - document["windows_over_1ms"], verdict, "<", markerfacecolor="white")
+    left.legend(fontsize=9, loc="upper left", handlelength=2.4)
     words = f"longer than {units.show(LONG_S, 's')}: document more than {percent(document['windows_over_1ms'])}"
     text_beside(left, words, (LONG_S, 0), (24, 40), fontsize=9, color=VERDICTS[verdict])
     text_beside(left, _long_shares(distribution), (LONG_S, 0), (24, 34), fontsize=9, va="top")
@@ -93,7 +94,6 @@ def _distributions(ax: plt.Axes, distribution: pd.DataFrame) -> None:
     ax.tick_params(axis="x", labelsize=8.5)
     ax.set(xlim=(SHORTEST_S * 0.8, 10), ylim=(0, 1.06), xlabel="window (up to 1 µs at the left end)")
     percent_axis(ax.yaxis, "windows no longer than this")
-    ax.legend(fontsize=9, loc="upper left", handlelength=2.4)
     panel_title(ax, "(a) windows of ten iterations, each rail", left=True)
 
 

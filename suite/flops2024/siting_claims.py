@@ -237,12 +237,12 @@ def table1_shown(implied: pd.DataFrame) -> pd.DataFrame:
             "Balancing Authority": [f"{row['authority']} ({row['name']})" for row in rows],
             "Max Available, the document's (not recomputed) [MW]": megawatts["printed_w"],
             "Region": implied["region"],
-            f"feeds the document's {' / '.join(units.show(need, 'W', 3) for need in needs_w)}": [
+            f"feeds {' / '.join(units.show(need, 'W', 3) for need in needs_w)}": [
                 " / ".join(_part_fed(power, need) for need in needs_w) for power in implied["printed_w"]
             ],
             f"largest demand, {since} to {until}, spikes removed [MW]": megawatts["peak_demand_clean_w"],
-            "largest generation that both imply [MW]": megawatts["implied_generation_clean_w"],
-            f"this over the plants' capacity of {rows[0]['capacity_as_of']}": [
+            "generation implied: both together [MW]": megawatts["implied_generation_clean_w"],
+            f"generation implied over plants' capacity of {rows[0]['capacity_as_of']}": [
                 f"{share:.0%}" + ": impossible" * (share > 1) for share in implied["implied_over_capacity"]
             ],
             "capacity less largest demand: the most that can be free [MW]": megawatts["bound_w"],

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median, quantiles
-from typing import Any
+from typing import Any, NamedTuple
 
 from railcore.catalog import UnknownName, files
 from railcore.catalog.tables import MarkdownText, csv_text, markdown_table, read_csv
@@ -135,6 +135,35 @@ def verdict(
     cut = -_LAST_BITS <= off < tolerance - _LAST_BITS
     holds = {"<": value <= paper, ">": value >= paper, "cut": cut}.get(relation, among or near)
     return "reproduced" if holds else "close" if paper and abs(off) <= 0.1 else "differs"
+
+
+class Mark(NamedTuple):
+    """A document's number in a figure: in the claim's unit, in words, with the verdict on ours."""
+
+    value: float
+    relation: str
+    text: str
+    ours: float
+    verdict: str
+
+
+def marks(values: Mapping[str, float], draws: Mapping[str, Sequence[float]] | None = None) -> dict[str, Mark]:
+    """Marks of claims for their figure, by id; none in a run with the reader's own numbers.
+
+    values: ours, in the claims' units. draws: as `record`.
+    """
+    if workspace.parameterized():
+        return {}
+    rows = {}
+    for claim_id, ours in values.items():
+        entry, judged = claim(claim_id), verdict_of(claim_id, ours, (draws or {}).get(claim_id, ()))
+        rows[claim_id] = Mark(entry.paper_value, entry.relation, printed_text(entry), ours, judged)
+    return rows
+
+
+def printed_text(entry: Claim) -> str:
+    """The document's value for a person, without a sign where it is equal: "117 M USD", "≥ 0.75"."""
+    return paper_text(entry).removeprefix("= ")
 
 
 def verdict_of(claim_id: str, value: float, draws: Sequence[float] = ()) -> str:

@@ -478,8 +478,8 @@ def step_events(line: RankTimeline, phases: Sequence[str]) -> pd.DataFrame:
 
 
 _SERIES = {
-    ("forward", "tensor"): "AllGather of outputs",
-    ("forward", "pipeline"): "outputs to the next layer, on other GPUs",
+    ("forward", "tensor"): "AllGather of outputs, within a DP group",
+    ("forward", "pipeline"): "outputs to the next layer, on other GPUs of the group",
     ("backward", "tensor"): "AllReduce of deltas, within a replica",
     ("backward", "pipeline"): "deltas to the stage before",
     ("after", "data"): "AllReduce of gradients, across replicas",

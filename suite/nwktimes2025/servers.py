@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.units import GB, Gbps, counted, number, show
+from railcore.catalog.units import GB, Gbps, MiB, counted, number, show
 from railcore.deploy import cabling
 from railcore.deploy.server import (
     NETWORK,
@@ -159,8 +159,10 @@ def gpu_memory_lines(gpu: str, table: pd.DataFrame) -> list[str]:
     more = [f"{model} takes {number(gpus)} GPUs" for model, ours, gpus in decimal if gpus > ours]
     if whole <= named:
         return []
-    line = f"A GPU sold with {show(named, 'B')} holds {show(whole, 'B', 3)}: its memory is counted in powers of two, "
-    line += "models in powers of ten."
+    line = (
+        f"A GPU sold with {show(named, 'B')} shows {number(whole / MiB)} MiB, {show(whole, 'B', 3)}: memory is counted "
+    )
+    line += "in powers of two, models in powers of ten."
     return [f"{line} With {show(named, 'B')} in powers of ten, {', '.join(more)}." if more else line]
 
 

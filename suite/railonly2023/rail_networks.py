@@ -76,13 +76,17 @@ def printed_table(table: pd.DataFrame, item: str) -> pd.DataFrame:
     return shown
 
 
-def table_title(item: str, hb_domain_size: int, prices: price_books.PriceBook, powers: price_books.PriceBook) -> str:
+def table_title(
+    item: str, table: pd.DataFrame, hb_domain_size: int, prices: price_books.PriceBook, powers: price_books.PriceBook
+) -> str:
     """What holds for every row of a `printed_table`: networks, links, HB domains, prices, and how the document says it.
 
     Parameters
     ----------
     item
         "railonly2025.table1" or "railonly2023.table2".
+    table
+        Its `savings_table`.
     hb_domain_size
         GPUs of an HB domain.
     prices, powers
@@ -104,6 +108,9 @@ def table_title(item: str, hb_domain_size: int, prices: price_books.PriceBook, p
     text = f"{text}, {', '.join(amounts)}."
     if workspace.parameterized():
         return text
+    counts = {key: value for key, value in claims.table_values(item, table).items() if not key.endswith("saving")}
+    equal = sum(claims.verdict_of(key, value) == "reproduced" for key, value in counts.items())
+    text = f"{text} {equal} of the document's {len(counts)} counts of switches and transceivers are these."
     if item != _WITH_SUMS:
         return f"{text} The document calls rail-optimized SOTA, and cuts its percentages off after two digits."
     ends = {

@@ -66,24 +66,16 @@ def formula_columns(modelled: pd.DataFrame, columns: Sequence[str]) -> pd.DataFr
     return predicted[["modelled_s", "error"]].set_axis(["formula_s", "formula_error"], axis=1)
 
 
-def mean_error_mark(values: Mapping[str, float]) -> tuple[float, str] | None:
-    """The document's bound of its mean error, and our verdict; None with the reader's parameters.
+def mean_error_mark(values: Mapping[str, float], aside: pd.DataFrame) -> tuple[float, str, float, int] | None:
+    """The document's bound of its mean error, our verdict and value, and the runs it is on; None with own parameters.
 
-    values: ours, by claim id.
+    values: ours, by claim id. aside: runs kept aside.
     """
     claim_id = f"railonly2025.{_ERROR}"
     if workspace.parameterized():
         return None
-    return claims.paper_value(claim_id), claims.verdict_of(claim_id, values[claim_id])
-
-
-def formula_note(values: Mapping[str, float], aside: pd.DataFrame) -> str:
-    """What the document's formulas stand on, and their mean error on the runs kept aside; values: ours, by claim id."""
-    count, error = len(formula_runs(aside)), values[f"railonly2025.{_ERROR}"]
-    return (
-        f"the document's formulas take kernels and links as we measured them; on {count} other runs, kept aside, their "
-        f"mean error is {error:.1%}"
-    )
+    ours = values[claim_id]
+    return claims.paper_value(claim_id), claims.verdict_of(claim_id, ours), ours, len(formula_runs(aside))
 
 
 def mean_absolute_error(predicted: pd.DataFrame) -> float:
@@ -315,20 +307,20 @@ def slowdown_marks(slowdowns: Entries, within: float, gpus: int) -> pd.DataFrame
 
     Returns
     -------
-    Columns model, hb_domain_size, share (not a number for the plateau, which is a size alone), verdict, text.
+    Columns model, hb_domain_size, share (not a number for the plateau, which is a size alone), verdict, gpus, text.
     """
-    rows: list[tuple[str, float, float, str, str]] = []
+    rows: list[tuple[str, float, float, str, int, str]] = []
     for name, model, *_ in _FIG8_QUOTED:
         claim_id = f"railonly2025.fig8.{name}"
         judged, printed = claims.verdict_of(claim_id, slowdowns.values[claim_id]), claims.paper_value(claim_id)
         if size := re.search(r"_k(\d+)_", name):
-            text = f"document: {printed:.1%} at {size[1]},\ncluster not said;\nwe compare {gpus:,} GPUs"
-            rows.append((model, int(size[1]), printed, judged, text))
+            text = f"document: {printed:.1%} at {size[1]},\ncluster not said;\narrow: to our {gpus:,} GPUs"
+            rows.append((model, int(size[1]), printed, judged, gpus, text))
         else:
             ours = f"(within {within:.0%} of the ideal: our reading,\nat {gpus:,} GPUs)"
             text = f"document: plateau above {printed:g}\n{ours}"
-            rows.append((model, printed, math.nan, judged, text))
-    return pd.DataFrame(rows, columns=["model", "hb_domain_size", "share", "verdict", "text"])
+            rows.append((model, printed, math.nan, judged, gpus, text))
+    return pd.DataFrame(rows, columns=["model", "hb_domain_size", "share", "verdict", "gpus", "text"])
 
 
 def dense_slowdown_claim(dense: pd.DataFrame, gpus: int, splits: int, hb_Bps: float) -> Entries:
