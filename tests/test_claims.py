@@ -97,6 +97,16 @@ def test_record_takes_values_and_shows_them(tmp_path):
     assert float(written(tmp_path)[BOUND]["value"]) == pytest.approx(2 / 3, rel=1e-11)
 
 
+def test_figures_have_marks_of_documents_but_with_the_readers_own_numbers(monkeypatch):
+    entry = claims.claim(BOUND)
+    (mark,) = claims.marks({BOUND: entry.paper_value / 2}).values()
+    assert (mark.value, mark.relation, mark.ours) == (entry.paper_value, entry.relation, entry.paper_value / 2)
+    assert mark.text == claims.printed_text(entry) and not mark.text.startswith("=")
+    assert mark.verdict == claims.verdict_of(BOUND, mark.ours)
+    monkeypatch.setattr("suite.workspace.parameterized", lambda: True)
+    assert claims.marks({BOUND: 1.0}) == {}
+
+
 def test_draws_are_recorded_by_their_median_and_range(tmp_path, monkeypatch):
     seeds = [0.5, 0.55, 0.6, 0.6, 0.62, 0.64, 0.7, 0.74, 0.78, 0.8]
     claims.record({COUNT: 2}, {}, {SHARE: "the slow switch"}, {SHARE: seeds})

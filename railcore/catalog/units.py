@@ -24,7 +24,7 @@ km = kilo
 _SMALL = {"n": 1e-9, "u": 1e-6, "\N{MICRO SIGN}": 1e-6, "\N{GREEK SMALL LETTER MU}": 1e-6, "m": 1e-3}
 _LARGE = {"k": kilo, "M": mega, "G": giga, "T": tera, "P": peta, "E": exa}
 _BINARY = {"Ki": KiB, "Mi": MiB, "Gi": GiB, "Ti": TiB}
-_MONEY = {"k": kilo, "M": mega, "B": giga, "G": giga, "T": tera}  # shown by the first of equal ones
+_MONEY = {"k": kilo, "M": mega, "B": giga} | _LARGE  # of equal ones the first is shown
 _NOT_SHOWN = {*_BINARY, "K", "c", "u", "\N{GREEK SMALL LETTER MU}"}
 # symbol: (dimension, SI factor, prefixes that may stand before it)
 _UNITS: dict[str, tuple[str, float, dict[str, float]]] = {
