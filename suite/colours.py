@@ -24,6 +24,6 @@ CRITICAL_PATH = "#C8102E"  # red, as railonly2025 has it
 FORMULAS = "#7A3B8F"  # a document's formulas beside our model
 SEVENTH_RAIL = "#66400A"  # brown; black is for routes
 BUSY, WAITS, CIRCUIT_UP = "#FFF3C4", PARTS["alert"], "#D9E9DF"  # of a timeline
-ON_DEMAND = "#7A3B66"  # photonic rails without provisioning: a darker pink than theirs
+ON_DEMAND = "#701C45"  # photonic rails without provisioning: a darker pink than theirs
 LAND, BORDER, PLACE_NAME, NO_PLACE = "#F5F3EE", "#BDB8AE", "#8A3500", "#B5AFA4"  # of maps
 POWER_LINES = {"345 kV": "#A9BDD1", "500 kV": "#6C8CAD", "765 kV": "#2F5A87", "direct current": "#8C2D04"}

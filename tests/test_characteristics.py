@@ -39,10 +39,10 @@ def test_broken_rows_are_those_that_differ():
     assert parallelism_rules.broken_rows(table, ["communication", "per"]) == ["FSDP", "CP"]
     kept = parallelism_splits.parallelism_comparison(LLAMA, MIXTURE, H100, 8, 8, ["weights", "keys"])
     assert parallelism_rules.broken_rows(kept, ["communication", "per"]) == []
-    shown = parallelism_rules.splits_in_words(kept, "way", ("dense", "mixture"), 80e9).set_index("way")
-    assert shown.loc["dense, FSDP", "our step"] == "memory: grads, optims too"
-    assert set(shown["our step"].drop("dense, FSDP")) == {"–", "the same"}
-    assert shown.loc["dense, DP", "memory of a GPU"].endswith("does not fit")
+    shown = parallelism_rules.splits_in_words(kept, "way", "dense", "mixture", 80e9).set_index("way")
+    assert shown.loc["dense, FSDP", "ours differs in"] == "memory: grads, optims too"
+    assert set(shown["ours differs in"].drop("dense, FSDP")) == {"–", "nothing"}
+    assert shown.loc["dense, DP", "memory of a GPU"].endswith("does not fit; split: activs")
     assert kept["one_gpu_s"].iloc[0] == pytest.approx(8 * (kept["products_s"] + kept["elementwise_s"]).iloc[0])
     table.loc[0, "communication"] = "forward:all_reduce"
     assert parallelism_rules.broken_rows(table, ["communication"]) == ["DP", "FSDP", "CP"]
@@ -69,6 +69,10 @@ def test_rules_of_thumb_never_beat_the_best():
     assert table.groupby("model")["gpus"].agg(list).to_dict() == {"Llama-3 8B": [8], "Megatron 22B": [32]}
     found = search(models["Megatron 22B"], H100, 32, 64, "modern", top=1)
     assert table["best_s"].iloc[-1] == found.best["total_s"].iloc[0]
+    shown = parallelism_rules.rules_in_words(table)
+    assert list(shown["document: GPUs N"]) == ["N ≤ 8", "8 < N ≤ 512", "512 < N ≤ 1,024", "N > 1,024"]
+    assert list(shown["document: model size [parameters]"].drop_duplicates()) == ["< 10 B", "> 10 B"]
+    assert list(shown["worst case"].iloc[1:]) == ["Megatron 22B on 32 GPUs", "–", "–"], "rules without a case"
 
 
 def sweep(times, ideal=1.0, gpus=64):

@@ -84,7 +84,12 @@ def test_drawing_has_every_message():
     left, right = ([text.get_text() for text in ax.texts] for ax in figure.axes)
     assert set(map(str, sequence["number"])) <= set(left)
     assert sum(text.isdigit() for text in right) == sequence["number"].nunique()
-    assert "0 s; 300 µs" in right
+    assert {"starts at\nrank 0; rank 4", "0 s; 300 µs", "27.526 ms"} <= set(right)
+    moved = sequence.assign(number=sequence["number"] + 1)
+    moved = control_plane_figure(moved, groups, rails=4, title="one reconfiguration", source="times assumed")
+    stored = sequence.loc[sequence["message"] == "all ranks asked", "number"].iloc[0]
+    assert f"in step {stored} the controller" in right[-1]
+    assert f"in step {stored + 1} the controller" in moved.axes[1].texts[-1].get_text(), "no number is typed"
     shaded = [patch for patch in figure.axes[1].patches if patch.get_height() == 1]
     assert len(shaded) == 9, "steps 3 to 11 run ahead of the call"
     assert [sum(text.endswith(lines[0]) for text in left) for lines in groups.values()] == [1, 1], "each its own groups"

@@ -12,6 +12,7 @@ from railcore.network import price_books
 from railcore.network.bill import bill_total
 from railcore.network.topology.clos import rail_parts
 from railcore.network.topology.photonic import circuit_parts
+from suite import workspace
 from suite.ledger import claims
 from suite.ledger.readings import claim_verdicts
 from suite.photonic2025 import fabric_cost, photonic_cost
@@ -225,13 +226,22 @@ def test_table3_shows_the_switches_that_it_cites_and_a_domain_of_ones_own():
     assert shown["reconfiguration [ms]"].iloc[[0, -1]].tolist() == ["0.00001", "120,000"]
 
 
-def test_the_largest_saving_of_the_document_is_marked_and_ours_is_written_at_each_cluster():
+def test_the_largest_saving_of_the_document_is_marked_and_ours_is_written_at_each_cluster(monkeypatch):
     table = fig7()
     best = fabric_cost.largest_savings(table).loc[fabric_cost.ROUNDED]
     values = {f"photonic2025.fig7.{what}_saving_max": best[f"{what}_saved"] for what in ("cost", "power")}
     marks = fabric_cost.savings_marks(table, values)
-    assert [text for *_, verdict, text in marks if verdict] == [
-        f"document −{printed}%,\nours −{ours}% of\nthe thin blue line"
-        for printed, ours in (("70.5", "70.46"), ("95.84", "95.84"))
+    assert [text for *_, text in marks] == [
+        f"document −{printed}%,\nours −{ours}%" for printed, ours in (("70.5", "70.46"), ("95.84", "95.84"))
     ]
-    assert len(marks) == 8 and not any(verdict for *_, verdict, _ in fabric_cost.savings_marks(table, {}))
+    texts = fabric_cost.savings_texts(table, marks)
+    assert len(texts) == 6 and {row[:2] for row in texts}.isdisjoint(row[:2] for row in marks)
+    monkeypatch.setattr(workspace, "parameterized", lambda: True)
+    assert not fabric_cost.savings_marks(table, values) and len(fabric_cost.savings_texts(table, [])) == 8
+    assert "equal" not in fabric_cost.table3_title(values)
+
+
+def test_table_3_says_how_many_of_its_numbers_are_the_documents():
+    ids = [name for name in claims.ids("photonic2025.table3") if ".gpus_" in name]
+    values = {name: claims.paper_value(name) for name in ids} | {ids[0]: 1.0}
+    assert "13 of 14 equal" in fabric_cost.table3_title(values)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,8 +15,9 @@ from railcore.network.topology.photonic import rings_of_ports
 from railcore.photonics.simulation import simulate
 from railcore.training import transformer
 from railcore.training.parallelism import Strategy
-from suite import legible, plotting
+from suite import legible, plotting, workspace
 from suite.charts import rails, window_lengths
+from suite.charts.rail_operations import OPERATIONS
 from suite.photonic2025 import ring_limits, run, trace, window_claims, windows
 
 
@@ -166,7 +168,53 @@ def test_windows_in_the_picture_have_their_lengths_and_exchanges_their_messages(
     assert messages.sum() == 4, "two activations, two gradients"
     named = [any("stage 2: can be concurrent" in text for text in texts) for texts in (first, second)]
     assert named == [False, True]
+    assert "PP Send/Recv, ×2: both ways at once" in [text.get_text() for text in figure.legends[0].texts]
     assert legible.faults(figure) == []
+
+
+@pytest.mark.parametrize("stages", [3, 4, 5])
+def test_the_pair_in_the_picture_has_no_order_and_other_stages(solved, stages):
+    step = run.run_workload(run.run_strategy(stages), stages, solved, iterations=1)
+    timeline = run.run_timeline(step)
+    pair = run.unordered_example(timeline).iloc[0]
+    table = step.table.assign(start_s=timeline.table["start_s"], end_s=timeline.table["end_s"])
+    gathers, sends = (table["operation"] == name for name in ("all_gather", "send_receive"))
+    gathers &= np.isclose(table["start_s"], pair["gather_s"])
+    gather = [row.op for row in table[gathers].itertuples() if pair["gather_rank"] in row.ranks]
+    sends &= np.isclose(table["end_s"], pair["send_s"])
+    send = [row.op for row in table[sends].itertuples() if pair["send_rank"] in row.ranks]
+    pairs = run.unordered_pairs(step, stages - 1)
+    assert [(a, b) for a in gather for b in send if (a, b) in pairs]
+    graph = nx.DiGraph((before, op) for op, waits in enumerate(step.after) for before in waits)
+    assert not any(nx.has_path(graph, *ends) or nx.has_path(graph, *ends[::-1]) for ends in pairs)
+
+
+def test_words_in_the_picture_follow_what_is_drawn():
+    base = {"stage": 0, "messages": 1}
+    rows = [base | {"rank": r, "kind": "data", "label": "RS", "start_s": 0.0, "end_s": 0.5} for r in (0, 4)]
+    sums = {"pipeline": 9.98, "data": 9.99}
+    rows += [base | {"rank": 4, "kind": k, "label": "AR", "start_s": s, "end_s": s + 0.01} for k, s in sums.items()]
+    hop = base | {"kind": "pipeline", "label": "PP"}
+    rows += [hop | {"rank": 0, "messages": 2, "start_s": s, "end_s": s + 0.1} for s in (2.0, 2.2, 5.0)]
+    parts = {"part": ["steady"], "start_s": [0.0], "end_s": [10.0]}
+    picture = {
+        "traffic": pd.DataFrame(rows),
+        "windows": pd.DataFrame({"window": [1], "start_s": [0.5], "duration_s": [0.0]}),
+        "circuits": pd.DataFrame({"kind": ["data"], "circuits": ["0-4"], "start_s": [0.0], "end_s": [10.0]}),
+        "unordered": pd.DataFrame(),
+        "parts": pd.DataFrame(parts),
+    }
+    texts = [text.get_text() for text in rails.rail_timelines({"A run": picture}, "x").axes[0].texts]
+    assert texts.count("×2") == 2, "where the next send is near there is no room"
+    assert "2 AllReduces:\nPP, then FSDP" in texts
+    together = picture["traffic"].assign(start_s=picture["traffic"]["start_s"].replace(9.98, 9.99), messages=1)
+    figure = rails.rail_timelines({"A run": picture | {"traffic": together}}, "x")
+    assert "2 AllReduces:\nPP and FSDP" in [text.get_text() for text in figure.axes[0].texts]
+    assert "PP Send/Recv" in [text.get_text() for text in figure.legends[0].texts]
+
+
+def test_charts_label_operations_as_the_trace_does():
+    assert {name: called.short for name, called in OPERATIONS.items()} == windows._LABELS
 
 
 def test_the_enlarged_pass_has_arrows_between_dimensions_only(solved):
@@ -178,20 +226,26 @@ def test_the_enlarged_pass_has_arrows_between_dimensions_only(solved):
     assert (drawn["lane_from"] != drawn["lane_to"]).all() and set(drawn["rank_from"]) == {0}
     gathers = drawn[(drawn["lane_from"] == "data") & (drawn["start_s_to"] <= forward["end_s"].max())]
     assert len(gathers) == 3, "a gather before each of the stage's three layers"
+    assert len(drawn[drawn["lane_to"] == "compute"]) == 6, "two computes of each layer"
     figure = rails.traffic_by_dimension(operations, dependencies, "Llama-3 8B on a cluster", "NVLink off")
     assert legible.faults(figure) == []
     assert {"AG", "RS"} <= {text.get_text() for text in figure.axes[1].texts}
 
 
-def test_the_lengths_of_windows_stand_beside_the_documents(timeline):
+def test_the_lengths_of_windows_stand_beside_the_documents_unless_the_numbers_are_the_readers(timeline, monkeypatch):
     tables = run.lengths_side_by_side(windows.all_rail_windows(timeline))
-    figure = window_lengths.window_lengths_figure(*tables, "Llama-3 8B", *window_claims.marked_windows())
+    values = window_claims.measured_claims([]).values | window_claims.volume_claims(timeline).values
+    words = "Llama-3 8B", window_claims.solved_note()
+    figure = window_lengths.window_lengths_figure(*tables, *words, *window_claims.marked_windows(values))
     left, _, right = ([text.get_text() for text in ax.texts] for ax in figure.axes)
-    assert "longer than 1 ms: document more than 75%" in left and "document\n1000 ms" in right
+    assert "longer than 1 ms: document more than 75%, against measured" in left and "document\n1,000 ms" in right
     assert any(text.startswith("measured: 74.1% (rail 0 76.2%, ") for text in left)
     below = [label.get_text().split("\n")[1] for label in figure.axes[1].get_xticklabels()]
-    assert below == ["< 1 MB", "64 MB", "957 MB", "3829 MB"]
+    assert below == ["< 1 MB", "64 MB", "957 MB", "3,829 MB"]
     assert legible.faults(figure) == []
+    monkeypatch.setattr(workspace, "parameterized", lambda: True)
+    figure = window_lengths.window_lengths_figure(*tables, *words, *window_claims.marked_windows(values))
+    assert not any("document" in text.get_text() for ax in figure.axes for text in (*ax.texts, ax.xaxis.label))
 
 
 def test_phases_and_windows_of_a_rail_do_not_overlap(timeline):
@@ -230,8 +284,8 @@ def test_overlap_of_traffic(timeline, solved):
 
 def test_only_from_three_stages_on_is_there_traffic_without_order(solved):
     step = run.run_workload(run.run_strategy(3), 3, solved, iterations=1)
-    assert [run.unordered_pairs(step, stage) for stage in range(3)] == [0, 0, 2]
-    assert run.unordered_pairs(run.run_workload(run.run_strategy(), machine=solved), 1) == 0
+    assert [len(run.unordered_pairs(step, stage)) for stage in range(3)] == [0, 0, 2]
+    assert run.unordered_pairs(run.run_workload(run.run_strategy(), machine=solved), 1) == []
     one = run.run_workload(run.run_strategy(), 1, solved, iterations=1)  # one micro-batch: the norms' sums alone
     assert 0 < run.unordered_share(one, "data", "pipeline") < 0.02 < run.unordered_share(step, "data", "pipeline") < 0.2
     followers = [[1], [2], [], [2]]

@@ -30,7 +30,8 @@ def cost_and_power(
     title: str,
     note: str,
     legend_columns: int = 3,
-    document: Iterable[tuple] = (),
+    document: Iterable[tuple[str, float, float, str, str]] = (),
+    texts: Iterable[tuple[str, float, float, str]] = (),
     beyond: tuple[float, str] | None = None,
 ) -> plt.Figure:
     """Two panels over GPU counts, cost in M USD and peak power in MW, one line for each `link`.
@@ -46,7 +47,9 @@ def cost_and_power(
     legend_columns
         Of the legend.
     document
-        Numbers of the document: column, GPUs, value, our verdict ("": ours, no mark), and texts to write beside it.
+        Numbers of the document: column, GPUs, value, our verdict, and a text to write beside the mark.
+    texts
+        Of ours: column, GPUs, value, and what to write beside it.
     beyond
         GPUs from which the range is shaded, and what holds there, for the legend.
 
@@ -66,17 +69,16 @@ def cost_and_power(
         if beyond and beyond[0] < max(counts):
             ax.axvspan(beyond[0], max(counts) * 1.08, color="#E9E9E9", zorder=0, label=beyond[1])
             ax.set_xlim(right=max(counts) * 1.08)
-        for name, gpus, value, verdict, *texts in document:
-            if name == column:
-                if verdict:
-                    plotting.document_marks(ax, gpus, value / 1e6, verdict)
-                look: dict = {"ha": "left", "va": "top", "fontsize": 8.5, "color": VERDICTS.get(verdict)}
-                shift = (4, -16 if verdict else -6)
-                if gpus == max(counts):  # beside the axes, or where they are shaded to their edge within them
-                    shift, look["ha"] = ((8, -12), "right") if beyond else ((9, -5), "left")
-                for text in texts:
-                    plotting.text_beside(ax, text, (gpus, value / 1e6), shift, **look)
-                    ax.set_ylim(bottom=min(ax.get_ylim()[0], value / 1.8e6))
+        marks = [row for row in document if row[0] == column]
+        for _, gpus, value, verdict, text in marks:  # beside the axes at their edge
+            shift = (9, -5) if gpus == max(counts) else (4, -16)
+            plotting.document_marks(ax, gpus, value / 1e6, verdict, text=text, shift=shift)
+        written = [row for row in texts if row[0] == column]
+        for _, gpus, value, text in written:
+            shift, ha = ((8, -12), "right") if gpus == max(counts) else ((4, -6), "left")
+            plotting.text_beside(ax, text, (gpus, value / 1e6), shift, ha=ha, va="top", fontsize=8.5)
+        values = [row[2] for row in marks] + [row[2] for row in written]
+        ax.set_ylim(bottom=min([ax.get_ylim()[0], *(value / 1.8e6 for value in values)]))
     legend_below(figure, figure.axes, legend_columns, title=note)
     return figure
 

@@ -11,15 +11,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from railcore.catalog import units
+from suite.charts.rail_operations import BY_SHORT, DIMENSIONS, OPERATIONS
 from suite.charts.window_lengths import SHORTEST_S
-from suite.plotting import (
-    GREY,
-    TRAFFIC,
-    colours_of,
-    ink_on,
-    paler,
-    panel_title,
-)
+from suite.plotting import GREY, PASSES, TRAFFIC, ink_on, paler, panel_title
 
 _HALF = 0.36  # half of a box's height, lanes being 1 apart
 _LANES = {  # of a rank in Fig. 2
@@ -34,30 +28,20 @@ _FREQUENCIES = {  # of a rank in the enlarged part
     "data": "FSDP, each layer",
     "pipeline": "PP, each micro-batch",
 }
-_SHORT = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR"}
-_CALLS = {"all_gather": "AllGather (AG)", "reduce_scatter": "ReduceScatter (RS)", "send_receive": "Send/Recv"}
-_TRAFFIC = {  # of a rail: name and colour
-    "AG": ("FSDP AllGather", paler(TRAFFIC["data"], 0.5)),
-    "RS": ("FSDP ReduceScatter", TRAFFIC["data"]),
-    "PP": ("PP Send/Recv, ×2: both ways at once", TRAFFIC["pipeline"]),
-    "AR": ("AllReduce of the optimizer", "black"),
-    "A2A": ("EP AllToAll", TRAFFIC["expert"]),
-}
 _CIRCUITS = {  # background of a phase, by who has the circuits: name and colour
     "data": ("circuits of FSDP", paler(TRAFFIC["data"], 0.85)),
     "pipeline": ("circuits of PP", paler(TRAFFIC["pipeline"], 0.7)),
 }
 _CHARACTER = 0.0078  # width of one in the smallest text, over that of the axes
-_SUMS = {"data": "FSDP", "pipeline": "PP"}
 
 
-def _lane_boxes(ax: plt.Axes, x: np.ndarray, lane: np.ndarray, colour: str, least: float) -> None:
+def _lane_boxes(ax: plt.Axes, x: np.ndarray, lane: np.ndarray, colour: str, least: float, edge: str = "white") -> None:
     """Boxes around lanes from x[:, 0] to x[:, 1], none narrower than `least`."""
     right = np.maximum(x[:, 1], x[:, 0] + least)
     corners = np.stack([x[:, 0], right, right, x[:, 0]], axis=1)
     y = lane[:, None] + [-_HALF, -_HALF, _HALF, _HALF]
     boxes = list(np.stack([corners, y], axis=-1))
-    ax.add_collection(PolyCollection(boxes, facecolors=[colour], edgecolors="white", linewidths=0.4))
+    ax.add_collection(PolyCollection(boxes, facecolors=[colour], edgecolors=edge, linewidths=0.4))
 
 
 def _lane_axis(ax: plt.Axes, names: Mapping[float, str], end: float, top: float) -> None:
@@ -103,9 +87,8 @@ def traffic_by_dimension(operations: pd.DataFrame, dependencies: pd.DataFrame, t
     _lane_axis(top, names, end, -1.0)
     for i in range(1, len(ranks)):
         top.axhline(i * apart - 0.92, color=GREY, linewidth=0.8)
-    panel_title(
-        top, "(a) one iteration, F and B: forward and backward passes; a line joins the ends of a send", left=True
-    )
+    words = "(a) one iteration, F and B: forward and backward passes; a vertical line: a send from rank to rank"
+    panel_title(top, words, left=True)
     top.set_xlabel("time [s]")
     mine = operations[operations["rank"] == ranks[0]]
     forward = mine[(mine["microbatch"] == 0) & (mine["phase"] == "forward")]
@@ -121,28 +104,25 @@ def traffic_by_dimension(operations: pd.DataFrame, dependencies: pd.DataFrame, t
             _waiting(low, (row.end_s_from, ends[0]), (row.start_s_to, ends[1]))
     _lane_axis(low, {i: f"rank {ranks[0]}, {_FREQUENCIES[lane]}" for i, lane in enumerate(_LANES)}, stop, -0.7)
     low.set(xlabel="time [s]", xlim=(start, stop))
-    panel_title(
-        low, f"(b) forward pass of micro-batch 1, enlarged; {note}", left=True
-    )
-    handles: list = [Patch(facecolor=colour, label=name) for name, colour in colours.items()]
-    handles.append(
-        Line2D(
-            [], [], color="black", linewidth=0.9, marker="v", markersize=4, label="to what waits (compute: first layer)"
-        )
-    )
+    panel_title(low, f"(b) forward pass of micro-batch 1, enlarged; {note}", left=True)
+    looks = [(name, colour, GREY if name == "compute" else None) for name, colour in colours.items()]
+    handles: list = [Patch(facecolor=colour, edgecolor=edge, label=name) for name, colour, edge in looks]
+    arrow: dict = {"color": "black", "linewidth": 0.9, "marker": ">", "markersize": 4, "markevery": [1]}
+    handles.append(Line2D([], [], **arrow, label="from what ends to what waits for it"))
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)
     return figure
 
 
 def _dimension_boxes(ax: plt.Axes, operations: pd.DataFrame, place: Mapping, wide_s: float) -> dict[str, str]:
     """Boxes of operations in their lanes, with short names where they fit in axes so wide; colours by name."""
-    colours = {}
-    for (lane, operation), rows in operations.groupby(["lane", "operation"], sort=False):
+    colours, lasting = {}, operations[operations["end_s"] > operations["start_s"]]
+    for (lane, operation), rows in lasting.groupby(["lane", "operation"], sort=False):
         name, colour = _operation_look(str(lane), str(operation))
         at = np.array([place[key] for key in zip(rows["rank"], rows["lane"], strict=True)], float)
-        _lane_boxes(ax, rows[["start_s", "end_s"]].to_numpy(), at, colour, wide_s / 700)
+        edge = GREY if lane == "compute" else "white"
+        _lane_boxes(ax, rows[["start_s", "end_s"]].to_numpy(), at, colour, wide_s / 700, edge)
         colours[name] = colour
-        short = _SHORT.get(str(operation), "")
+        short = "" if lane in ("compute", "pipeline") else OPERATIONS[str(operation)].short
         for y, row in zip(at, rows.itertuples(), strict=True):
             if short and row.end_s - row.start_s > 2.6 * len(short) * _CHARACTER * wide_s / 2:
                 style: dict = {"ha": "center", "va": "center", "fontsize": 8, "color": ink_on(colour)}
@@ -153,12 +133,12 @@ def _dimension_boxes(ax: plt.Axes, operations: pd.DataFrame, place: Mapping, wid
 def _operation_look(lane: str, operation: str) -> tuple[str, str]:
     """Name and colour of an operation of a dimension: gathers are paler."""
     if lane == "compute":
-        return "compute", colours_of(["compute"])["compute"]
+        return "compute", PASSES["compute"]
+    called = OPERATIONS[operation]
     if operation == "all_reduce":
-        return _TRAFFIC["AR"]
-    name = {"tensor": "TP", "data": "FSDP", "pipeline": "PP", "expert": "EP"}.get(lane, lane)
-    colour = paler(TRAFFIC[lane], 0.5) if operation == "all_gather" else TRAFFIC[lane]
-    return f"{name} {_CALLS.get(operation, operation)}", colour
+        return called.traffic, called.colour
+    name = f"{DIMENSIONS.get(lane, lane)} {called.name}" + f" ({called.short})" * (lane != "pipeline")
+    return name, paler(TRAFFIC[lane], 0.5) if operation == "all_gather" else TRAFFIC[lane]
 
 
 def _pass_names(ax: plt.Axes, operations: pd.DataFrame, place: Mapping, end: float) -> None:
@@ -172,22 +152,21 @@ def _pass_names(ax: plt.Axes, operations: pd.DataFrame, place: Mapping, end: flo
 
 
 def _crossings(forward: pd.DataFrame, dependencies: pd.DataFrame) -> pd.DataFrame:
-    """Dependencies between dimensions in one pass of a rank: all of FSDP and PP, those of compute in the first layer.
+    """Dependencies between dimensions in one pass of a rank.
 
     A layer ends with a compute of no length; what waits for it waits for the TP traffic that ends then.
     """
     rank = forward["rank"].iloc[0]
     mine = dependencies[(dependencies["rank_from"] == rank) & (dependencies["rank_to"] == rank)].drop_duplicates()
-    computes = forward[forward["lane"] == "compute"]
-    joins = set(computes.loc[computes["end_s"] <= computes["start_s"], "end_s"])
+    passes = forward[forward["lane"].isin(["compute", "tensor"])]
+    joins = set(passes.loc[passes["end_s"] <= passes["start_s"], "end_s"])
     ended = mine["lane_from"].eq("compute") & mine["end_s_from"].isin(joins)
     mine = mine.assign(lane_from=mine["lane_from"].mask(ended, "tensor"))
-    pairs = list(zip(mine["lane_from"], mine["lane_to"], strict=True))
-    between = np.array(
-        [pair in {("data", "tensor"), ("tensor", "pipeline"), ("compute", "pipeline")} for pair in pairs]
-    )
-    inside = np.array([set(pair) == {"compute", "tensor"} for pair in pairs])
-    return mine[between | (inside & (mine["start_s_to"] < min(joins, default=0.0)))]
+    between = {("data", "tensor"), ("tensor", "pipeline"), ("compute", "pipeline")}
+    between |= {("compute", "tensor"), ("tensor", "compute")}
+    drawn = np.array([pair in between for pair in zip(mine["lane_from"], mine["lane_to"], strict=True)], bool)
+    joining = mine["lane_to"].eq("compute") & mine["start_s_to"].isin(joins)
+    return mine[drawn & ~joining & (mine["start_s_to"] <= passes["end_s"].max() + 1e-9)]
 
 
 def _waiting(ax: plt.Axes, start: tuple[float, float], stop: tuple[float, float]) -> None:
@@ -206,33 +185,39 @@ def rail_timelines(panels: Mapping[str, Mapping[str, pd.DataFrame]], heading: st
 
     Each has tables. traffic: rank, kind, label (AG, RS, PP, AR, A2A), stage, messages, start_s, end_s. windows: window,
     start_s, duration_s, arrows below the ranks with numbers and lengths. circuits: kind, circuits, start_s, end_s,
-    shaded, named in the lowest lane.
-    parts: part, start_s, end_s, over the panel.
+    shaded, named in the lowest lane. unordered: send_rank, send_s, stage, gather_rank, gather_s: a send (its end) and
+    an AllGather (its start) that no dependency orders, joined by an arrow, or no row. parts: part, start_s, end_s, over
+    the panel.
     """
     sizes = [panel["traffic"]["rank"].nunique() + 5.3 for panel in panels.values()]
     figure, axes = plt.subplots(
         len(panels), 1, figsize=(10, 1.2 + 0.42 * sum(sizes)), squeeze=False, height_ratios=sizes
     )
     figure.suptitle(heading, fontsize=11)
-    shown: set[str] = set()
+    shown: dict[str, None] = {}
+    twice = 0
     for letter, ax, (title, panel) in zip(ascii_lowercase, axes.flat, panels.items(), strict=False):
         traffic, ranks = panel["traffic"], sorted(panel["traffic"]["rank"].unique())
         end = max(traffic["end_s"].max(), panel["parts"]["end_s"].max()) * 1.01
         _circuit_bands(ax, panel["circuits"], len(ranks), end)
-        for label, (_, colour) in _TRAFFIC.items():
+        for label, called in BY_SHORT.items():
             rows = traffic[traffic["label"] == label]
             lanes = rows["rank"].map(ranks.index).to_numpy(float)
-            _lane_boxes(ax, rows[["start_s", "end_s"]].to_numpy(float), lanes, colour, end / 300)
-            shown |= {label} if len(rows) else set()
+            _lane_boxes(ax, rows[["start_s", "end_s"]].to_numpy(float), lanes, called.colour, end / 300)
+            shown |= {label: None} if len(rows) else {}
         _window_arrows(ax, panel["windows"], len(ranks), end)
-        _notes(ax, traffic, ranks, end)
+        beside = _unordered_pair(ax, panel["unordered"], ranks, end)
+        twice += _exchanges(ax, traffic, ranks, end, beside)
+        _closing_sums(ax, traffic, ranks)
         _part_names(ax, panel["parts"], end)
         lanes_at = {i: f"rank {rank}" for i, rank in enumerate(ranks)}
         _lane_axis(ax, lanes_at | {len(ranks): "windows", len(ranks) + 1.4: "circuits"}, end, -1.5)
         ax.set_ylim(bottom=len(ranks) + 3.8)
         panel_title(ax, f"({letter}) {title}" if len(panels) > 1 else title, left=True)
     axes[-1, 0].set_xlabel("time [s]")
-    handles = [Patch(facecolor=colour, label=name) for label, (name, colour) in _TRAFFIC.items() if label in shown]
+    both = {"PP": ", ×2: both ways at once"} if twice else {}
+    looks = [(BY_SHORT[label], both.get(label, "")) for label in BY_SHORT if label in shown]
+    handles = [Patch(facecolor=called.colour, label=called.traffic + more) for called, more in looks]
     handles += [Patch(facecolor=colour, label=name) for name, colour in _CIRCUITS.values()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
     return figure
@@ -287,29 +272,46 @@ def _window_arrows(ax: plt.Axes, windows: pd.DataFrame, lane: int, end: float) -
             ax.text(x, lane - 0.05 - 0.2 * (align == 0.5), "\n".join(lines), ha=place, va="center", fontsize=8)
 
 
-def _notes(ax: plt.Axes, traffic: pd.DataFrame, ranks: Sequence, end: float) -> None:
-    """What bars alone do not show: two messages in one, the AllReduces at the end, and what no dependency orders."""
-    both_ways = traffic[traffic["messages"] > 1]
-    for row in both_ways.itertuples() if len(both_ways) < 30 else ():
-        ax.text(row.end_s + end / 250, ranks.index(row.rank), "×2", ha="left", va="center", fontsize=8)
+def _unordered_pair(ax: plt.Axes, unordered: pd.DataFrame, ranks: Sequence, end: float) -> tuple[float, float, float]:
+    """An arrow between a send and an AllGather that no dependency orders; left, right, last lane of its words."""
+    for row in unordered.itertuples():
+        (x, y), (to, lane) = (row.send_s, ranks.index(row.send_rank)), (row.gather_s, ranks.index(row.gather_rank))
+        x, to = x + 0.012 * end, to + 0.012 * end
+        words = f"no dependency orders this\nsend and the AllGather of\nstage {row.stage}: can be concurrent"
+        left = max(x, to) + 0.02 * end
+        ax.text(left, 0.5, words, ha="left", va="center", fontsize=8)
+        style: dict = {"arrowstyle": "<|-|>", "color": "black", "shrinkA": 0, "shrinkB": 0, "mutation_scale": 7}
+        ax.annotate("", (to, lane - _HALF), (x, y), arrowprops=style, zorder=5)
+        return left, left + 21 * _CHARACTER * end, 1.2
+    return 0.0, 0.0, -1.0
+
+
+def _exchanges(ax: plt.Axes, traffic: pd.DataFrame, ranks: Sequence, end: float, beside: tuple) -> int:
+    """×2 after boxes of two messages, where nothing stands; how many. beside: left, right, last lane of other words."""
+    wide, written = 2.6 * _CHARACTER * end, 0
+    for row in traffic[traffic["messages"] > 1].itertuples():
+        right, lane = row.end_s + wide, ranks.index(row.rank)
+        mine = traffic[(traffic["rank"] == row.rank) & (traffic["start_s"] >= row.start_s)].drop(row.Index)
+        free = right < beside[0] or row.end_s > beside[1] or lane > beside[2]
+        if free and not (mine["start_s"] < right).any():
+            ax.text(row.end_s + end / 250, lane, "×2", ha="left", va="center", fontsize=8)
+            written += 1
+    return written
+
+
+def _closing_sums(ax: plt.Axes, traffic: pd.DataFrame, ranks: Sequence) -> None:
+    """The AllReduces at the end, too short to be told apart, in their order."""
     ends = traffic["end_s"].max()
     sums = traffic[(traffic["label"] == "AR") & (traffic["end_s"] > 0.99 * ends) & (traffic["start_s"] > 0.99 * ends)]
     last = traffic[(traffic["rank"] == ranks[-1]) & (traffic["label"] != "AR")]["end_s"].max()
-    if sums["kind"].nunique() > 1 and last < 0.8 * end:
-        names = ", then ".join(_SUMS[kind] for kind in sums["kind"].unique())
-        words = f"{sums['kind'].nunique()} AllReduces:\n{names}"
-        ax.text(0.985 * sums["start_s"].min(), len(ranks) - 1.5, words, ha="right", va="center", fontsize=8)
-    gathers = traffic[(traffic["label"] == "AG") & (traffic["rank"] == ranks[-1])]
-    if len(gathers):
-        start = gathers["start_s"].min()
-        involved = traffic[(traffic["label"] == "PP") & (abs(traffic["end_s"] - start) < end / 500)]
-        beside = involved[~involved["rank"].isin(traffic.loc[traffic["stage"] == gathers["stage"].iloc[0], "rank"])]
-        if ranks[0] in set(beside["rank"]):
-            stage = f"{gathers['stage'].iloc[0]:.0f}"
-            words = f"no dependency orders this\nsend and the AllGather of\nstage {stage}: can be concurrent"
-            ax.text(start + 0.03 * end, 0.5, words, ha="left", va="center", fontsize=8)
-            style: dict = {"arrowstyle": "<|-|>", "color": "black", "shrinkA": 0, "shrinkB": 0, "mutation_scale": 7}
-            ax.annotate("", (start + 0.015 * end, len(ranks) - 2.5), (start + 0.015 * end, 0), arrowprops=style)
+    starts = sums.groupby("kind", sort=False)["start_s"].min().sort_values(kind="stable")
+    if len(starts) > 1 and last < 0.8 * ends:
+        words = ""
+        for kind, start, before in zip(starts.index, starts, starts.shift(), strict=True):
+            words += " and " if np.isclose(start, before, rtol=1e-9) else ", then " if words else ""
+            words += DIMENSIONS.get(kind, kind)
+        place = 0.985 * sums["start_s"].min(), len(ranks) - 1.5
+        ax.text(*place, f"{len(starts)} AllReduces:\n{words}", ha="right", va="center", fontsize=8)
 
 
 def _part_names(ax: plt.Axes, parts: pd.DataFrame, end: float) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,27 +12,12 @@ from matplotlib.patches import Patch
 
 from railcore.catalog import units
 from suite import plotting
-from suite.colours import CIRCUIT_UP, ON_DEMAND, VERDICTS
-from suite.plotting import GREY, NETWORKS, TRAFFIC, ink_on, legend_below, paler, panel_title, percent
+from suite.charts.rail_operations import OPERATIONS
+from suite.colours import CIRCUIT_UP, ON_DEMAND
+from suite.plotting import GREY, NETWORKS, ink_on, legend_below, panel_title, percent
 
 _LANES = {"compute": plotting.PASSES["compute"], "circuits": CIRCUIT_UP, "change": "#333333"}
 _WAITS: dict = {"facecolor": "white", "edgecolor": GREY, "hatch": "/////"}
-_TRAFFIC = {  # by operation: what it belongs to, and its colour
-    "all_gather": ("FSDP AllGather", paler(TRAFFIC["data"], 0.5)),
-    "reduce_scatter": ("FSDP ReduceScatter", TRAFFIC["data"]),
-    "send_receive": ("PP Send/Recv", TRAFFIC["pipeline"]),
-    "all_to_all": ("EP traffic", TRAFFIC["expert"]),
-    "all_reduce": ("AllReduce", "#000000"),
-}
-CALLS = {
-    "all_gather": "AllGather",
-    "reduce_scatter": "ReduceScatter",
-    "all_reduce": "AllReduce",
-    "all_to_all": "AllToAll",
-    "send_receive": "Send/Recv",
-}
-
-
 WAYS = {"on demand": "without provisioning", "provisioned": "with provisioning"}  # in the document's words
 _WAY_COLOURS = (ON_DEMAND, NETWORKS["photonic"])  # both are photonic rails
 _SHORT_S = 0.2  # end of the enlarged panel
@@ -42,7 +28,7 @@ def iteration_time_by_reconfiguration(
     base_s: Mapping[str, float],
     marked_s: float,
     title: str,
-    document: Mapping[str, tuple[float, str]],
+    document: Mapping[str, Any],
 ) -> plt.Figure:
     """Iteration time against the switch's time, a panel for each source, the first enlarged beside it.
 
@@ -57,7 +43,7 @@ def iteration_time_by_reconfiguration(
     title
         Of the figure.
     document
-        By way to ask the document's increase there, marked in the enlarged panel, and our verdict.
+        By way to ask a mark (`claims.marks`) of the increase there, for the enlarged panel.
 
     Returns
     -------
@@ -70,13 +56,13 @@ def iteration_time_by_reconfiguration(
     for letter, ax, (source, name) in zip(ascii_lowercase, axes.flat, panels, strict=False):
         part = data[data["source"] == source]
         near = part[part["reconfiguration_s"] <= _SHORT_S * 1.001] if letter == "b" else part
-        _lines_of_ways(ax, near, base_s[source], marked_s, {} if letter == "b" else None)
+        _lines_of_ways(ax, near, base_s[source], marked_s, increases=letter != "b")
         ax.set(xlabel="reconfiguration of the switch [s]", ylabel="iteration time [s]")
         panel_title(ax, f"({letter}) {name}", left=True)
         if letter == "b":
             ax.margins(y=0.25)
             ax.locator_params(axis="x", nbins=5)
-            _document_increases(ax, near, base_s[source], marked_s, document)
+            _document_increases(ax, base_s[source], marked_s, document)
     ends = data["iteration_s"].min(), data["iteration_s"].max()
     for ax in (axes[0, 0], *axes[1]):
         ax.set_ylim(ends[0] - 0.05 * (ends[1] - ends[0]), ends[1] + 0.1 * (ends[1] - ends[0]))
@@ -86,10 +72,10 @@ def iteration_time_by_reconfiguration(
     return figure
 
 
-def _lines_of_ways(ax: plt.Axes, part: pd.DataFrame, base: float, marked_s: float, words: dict | None) -> None:
-    """A line for each way to ask, or points where measured, over the dotted base; increases at `marked_s` in words.
+def _lines_of_ways(ax: plt.Axes, part: pd.DataFrame, base: float, marked_s: float, increases: bool) -> None:
+    """A line for each way to ask, or points where measured, over the dotted base.
 
-    words: an empty one leaves these out.
+    increases: whether those at `marked_s` are written.
     """
     for i, (way, line) in enumerate(part.groupby("requests", sort=False)):
         name = WAYS.get(str(way), str(way))
@@ -101,23 +87,21 @@ def _lines_of_ways(ax: plt.Axes, part: pd.DataFrame, base: float, marked_s: floa
             line["iteration_s"],
             **(plotting.line_style(i, label=name, color=_WAY_COLOURS[i]) | style),
         )
-        for row in line[np.isclose(line["reconfiguration_s"], marked_s)].itertuples() if words is None else ():
+        for row in line[np.isclose(line["reconfiguration_s"], marked_s)].itertuples() if increases else ():
             text = f"{WAYS.get(str(way), way)}, {units.show(marked_s, 's')}: +{percent(row.iteration_s / base - 1)}"
-            place: dict = {"xycoords": "axes fraction", "fontsize": 9, "color": _WAY_COLOURS[0]}
+            place: dict = {"xycoords": "axes fraction", "fontsize": 9}
             ax.annotate(text, (0.03, 0.94 - 0.07 * i), **place)
     ax.axhline(base, color=NETWORKS["electrical rails"], linestyle=":", linewidth=1.6)
 
 
-def _document_increases(ax: plt.Axes, part: pd.DataFrame, base: float, marked_s: float, document: Mapping) -> None:
+def _document_increases(ax: plt.Axes, base: float, marked_s: float, document: Mapping) -> None:
     """The document's increases at `marked_s` as marks, with its numbers and ours in words."""
-    for i, (way, (share, verdict)) in enumerate(document.items()):
-        plotting.document_marks(ax, marked_s, base * (1 + share), verdict)
-        line = part[(part["requests"] == way) & np.isclose(part["reconfiguration_s"], marked_s)]
-        ours = "".join(f", ours +{percent(time / base - 1)}" for time in line["iteration_s"])
-        text = f"{WAYS.get(way, way)}:\ndocument +{percent(share)}{ours}"
-        place: dict = {"va": "bottom" if i == 0 else "top", "ha": "right" if i == 0 else "left", "fontsize": 9}
-        shift = (-9, 2) if i == 0 else (9, -4)
-        plotting.text_beside(ax, text, (marked_s, base * (1 + share)), shift, color=VERDICTS[verdict], **place)
+    for way, mark in document.items():
+        height, first = base * (1 + mark.value), way == next(iter(document))
+        text = f"{WAYS.get(way, way)}:\ndocument +{percent(mark.value)}, ours +{percent(mark.ours)}"
+        plotting.document_marks(
+            ax, marked_s, height, mark.verdict, mark.relation, text=text, shift=((9, -8), (-9, 8))[first]
+        )
 
 
 def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float, title: str = "") -> plt.Figure:
@@ -148,7 +132,7 @@ def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float, title: 
         ax.grid(axis="y", visible=False)
         panel_title(ax, f"({letter}) {WAYS.get(panel, panel)}" if len(parts) > 1 else panel, left=True)
         seen = shown[(shown["lane"] == "traffic") & (shown["end_s"] - shown["start_s"] > until_s / 2000)]
-        kinds |= dict(_TRAFFIC[what] for what in seen["what"].unique())
+        kinds |= {OPERATIONS[what].traffic: OPERATIONS[what].colour for what in seen["what"].unique()}
         if from_s < 0:
             ax.axvline(0, color=GREY, linewidth=1)
         _early_changes(ax, lanes, ranks, until_s)
@@ -181,9 +165,8 @@ def _early_changes(ax: plt.Axes, lanes: pd.DataFrame, ranks: Sequence[int], unti
             for cause in others[abs(others["end_s"] - row.start_s) < 1e-6].iloc[:1].itertuples():
                 y = 3.4 * ranks.index(cause.rank) + 1
                 ax.plot([row.start_s] * 2, [1.6, y], color="black", linestyle=":", linewidth=1.2, zorder=5)
-                words = (
-                    f"can change when rank {cause.rank}'s {CALLS[cause.what]}\nhas ended: the circuit goes to its port"
-                )
+                call = f"rank {cause.rank}'s {OPERATIONS[cause.what].name}"
+                words = f"can change when {call}\nhas ended: the circuit goes to its port"
                 plotting.text_beside(ax, words, (row.start_s, 2), (-5, 0), ha="right", va="center", fontsize=8)
 
 
@@ -205,9 +188,10 @@ def _rank_lanes(ax: plt.Axes, lanes: pd.DataFrame, y: float, until_s: float) -> 
     waiting = waiting[waiting["end_s"] > waiting["start_s"] + 1e-9]
     _spans(ax, waiting, y + 1, 0.38, _WAITS["facecolor"], **waits)
     for what, rows in traffic.groupby("what"):
-        _spans(ax, rows, y + 1, 0.38, _TRAFFIC[str(what)][1])
+        _spans(ax, rows, y + 1, 0.38, OPERATIONS[str(what)].colour)
     for row in traffic.itertuples():
-        _label(ax, row, CALLS[row.what], y + 1, until_s, color=ink_on(_TRAFFIC[row.what][1]))
+        called = OPERATIONS[row.what]
+        _label(ax, row, called.name, y + 1, until_s, color=ink_on(called.colour))
     for side, shift in (("out circuit", -0.21), ("in circuit", 0.21)):
         up = lanes[lanes["lane"] == side]
         _spans(ax, up, y + 2 + shift, 0.18, _LANES["circuits"], edgecolors=GREY, linewidths=0.5)

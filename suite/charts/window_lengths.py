@@ -9,22 +9,22 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from railcore.catalog import units
+from suite.charts.rail_operations import BY_SHORT
 from suite.colours import VERDICTS
 from suite.plotting import COLOURS, GREY, document_marks, log_axis, panel_title, percent, percent_axis, text_beside
 
 LONG_S = 1e-3  # windows that the document counts as long
 SHORTEST_S = 1e-6  # windows at or below this are drawn here
-_AFTER = {"AR": "AllReduce", "PP": "Send/Recv", "AG": "AllGather", "RS": "ReduceScatter"}
 _RUN_COLOURS = (COLOURS[0], "#4D4D4D", GREY)  # of bars: measured, computed
-_SOLVED = "computed: no prediction.\nThe TP bandwidth is solved\nfrom one of these windows"
+_BOUNDS = {"<": ">", ">": "<"}  # of the share of windows that are no longer, by that of the longer ones
 
 
 def window_lengths_figure(
     distribution: pd.DataFrame,
     classes: pd.DataFrame,
     title: str,
-    document: Mapping[str, float],
-    verdicts: Mapping[str, str],
+    note: str,
+    document: Mapping[str, Any],
     volumes: Mapping[str, str],
 ) -> plt.Figure:
     """(a) Cumulative distribution of windows on each rail, (b) their number and (c) mean by the volume that follows.
@@ -35,11 +35,11 @@ def window_lengths_figure(
         Columns run, rail, duration_s, share; solid lines for the first run, dotted for others.
     classes
         Of one rail: run, after (AR, PP, AG, RS), volume (text), windows, duration_s.
-    title
-        Of the figure.
-    document, verdicts
-        The document's share of long windows and mean window before a ReduceScatter [s], and our verdicts, by the
-        last words of the claims' ids.
+    title, note
+        Of the figure; of the mean window before a ReduceScatter.
+    document
+        Marks (`claims.marks`) of the share of long windows and of the mean before a ReduceScatter [s], by the last
+        words of the claims' ids; none of what is absent.
     volumes
         The document's volumes as it writes them, by what follows.
 
@@ -52,24 +52,31 @@ def window_lengths_figure(
     parts: Any = figure.subfigures(2, 1, height_ratios=(1, 1))
     left, (middle, right) = parts[0].subplots(1, 1), parts[1].subplots(1, 2)
     _distributions(left, distribution)
-    verdict = verdicts["windows_over_1ms"]
-    document_marks(left, LONG_S, 1 - document["windows_over_1ms"], verdict, "<", markerfacecolor="white")
-    left.legend(fontsize=9, loc="upper left", handlelength=2.4)
-    words = f"longer than {units.show(LONG_S, 's')}: document more than {percent(document['windows_over_1ms'])}"
-    text_beside(left, words, (LONG_S, 0), (24, 40), fontsize=9, color=VERDICTS[verdict])
+    first = distribution[distribution["run"] == distribution["run"].iloc[0]]
+    iterations = len(first) / first["rail"].nunique() / classes.groupby("run", sort=False)["windows"].sum().iloc[0]
+    panel_title(left, f"(a) windows of {units.counted(round(iterations), 'iterations')}, each rail", left=True)
+    words, colour = f"longer than {units.show(LONG_S, 's')}", "black"
+    if mark := document.get("windows_over_1ms"):
+        look: dict = {"label": "document, against measured", "markerfacecolor": "white"}
+        document_marks(left, LONG_S, 1 - mark.value, mark.verdict, _BOUNDS.get(mark.relation, "="), **look)
+        words, colour = f"{words}: document more than {percent(mark.value)}, against measured", VERDICTS[mark.verdict]
+    text_beside(left, words, (LONG_S, 0), (24, 37), fontsize=9, color=colour)
     text_beside(left, _long_shares(distribution), (LONG_S, 0), (24, 34), fontsize=9, va="top")
+    left.legend(fontsize=9, loc="upper left", handlelength=2.4)
     _class_bars(middle, classes, "windows", volumes, 1.0)
     _class_bars(right, classes, "duration_s", volumes, units.ms)
     middle.set(ylabel="windows of an iteration", ylim=(0, classes["windows"].max() * 1.3))
     middle.yaxis.set_major_locator(MaxNLocator(integer=True))
-    before, names = "window_before_reducescatter", list(dict.fromkeys(classes["after"]))
+    names = list(dict.fromkeys(classes["after"]))
     if "RS" in names:
-        place = (names.index("RS") + 0.53, document[before] / units.ms)
-        document_marks(right, *place, verdicts[before])
-        written, look = f"document\n{place[1]:.0f} ms", {"ha": "right", "va": "bottom", "fontsize": 9}
-        text_beside(right, written, place, (8, 12), color=VERDICTS[verdicts[before]], **look)
-        text_beside(right, _SOLVED, (place[0] - 1, 0.93 * place[1]), ha="right", va="center", fontsize=8)
+        mean_s = classes.loc[classes["after"] == "RS", "duration_s"].max()
+        at = names.index("RS") + 0.53
+        text_beside(right, note, (at - 1, 0.93 * mean_s / units.ms), ha="right", va="center", fontsize=8)
+        if mark := document.get("window_before_reducescatter"):
+            text = f"document\n{units.number(mark.value / units.ms)} ms"
+            document_marks(right, at, mark.value / units.ms, mark.verdict, text=text, shift=(0, 10))
     right.set(ylabel="mean window [ms]", ylim=(0, classes["duration_s"].max() / units.ms * 1.35))
+    right.yaxis.set_major_formatter(lambda value, _: units.number(value))
     panel_title(middle, "(b) rail 0: number of windows, by what follows", left=True)
     panel_title(right, "(c) rail 0: mean window, by what follows", left=True)
     for ax in (middle, right):
@@ -94,7 +101,6 @@ def _distributions(ax: plt.Axes, distribution: pd.DataFrame) -> None:
     ax.tick_params(axis="x", labelsize=8.5)
     ax.set(xlim=(SHORTEST_S * 0.8, 10), ylim=(0, 1.06), xlabel="window (up to 1 µs at the left end)")
     percent_axis(ax.yaxis, "windows no longer than this")
-    panel_title(ax, "(a) windows of ten iterations, each rail", left=True)
 
 
 def _long_shares(distribution: pd.DataFrame) -> str:
@@ -118,8 +124,10 @@ def _class_bars(ax: plt.Axes, classes: pd.DataFrame, column: str, volumes: Mappi
         for at, value in zip(x, rows[column] * (rows[column] > SHORTEST_S) / size, strict=True):
             ax.text(at, value, units.number(value, 3), ha="center", va="bottom", fontsize=8)
     ours = classes.drop_duplicates("after").set_index("after")["volume"]
-    below = [f"{_AFTER.get(name, name)}\n{volumes.get(name, '')}\n({ours[name]})" for name in names]
-    ax.set_xticks(range(len(names)), below)
-    ax.set_xlabel("what follows: volume in the document (ours)")
+    texts = [f"{volumes[name]}\n({ours[name]})" if name in volumes else ours[name] for name in names]
+    ax.set_xticks(
+        range(len(names)), [f"{BY_SHORT[name].name}\n{text}" for name, text in zip(names, texts, strict=True)]
+    )
+    ax.set_xlabel(f"what follows: {'volume in the document (ours)' if volumes else 'its volume'}")
     ax.tick_params(axis="x", labelsize=8)
     ax.grid(axis="x", visible=False)

@@ -22,11 +22,12 @@ _FILLS = {
 _INK, _HOST, _LIGHT, _ALERT = "#333333", "#F6F6F6", *COLOURS[:2]
 _HIGH = 0.66  # of a box
 _SWITCH_STEP = "switch"
+_STORED_STEP = "new circuits"  # looked up from the second iteration on
 # Steps that are over when a rank calls, if its client asks by the profiled schedule.
-_AHEAD = ("request", "barrier", "new circuits", "command", _SWITCH_STEP, "acknowledgement")
+_AHEAD = ("request", "barrier", _STORED_STEP, "command", _SWITCH_STEP, "acknowledgement")
 _PROVISIONED = (
     "Shaded: with provisioning, from the second iteration on, these steps run before the call. The shim asks\n"
-    "right after the last traffic of another group, and in step 6 the controller reads stored circuits.\n"
+    "right after the last traffic of another group, and in step {} the controller reads stored circuits.\n"
     "A call then waits only where the window before it is shorter than these steps."
 )
 # Places in a host: left, bottom, width, height of a box. The other parties are in the middle of the page.
@@ -155,17 +156,19 @@ def _messages(ax: plt.Axes, sequence: pd.DataFrame, ranks: Sequence, source: str
     """Panel (b): a row for each step, in order and not to scale, with the start of each rank's and its length."""
     lanes = {rank: 2 * i for i, rank in enumerate(ranks)} | {"controller": 1, "circuit switch": len(ranks) + 1}
     steps, last = sequence.groupby("number", sort=True), len(ranks) + 1
-    ax.set(xlim=(-1.35, last + 2.6), ylim=(steps.ngroups + 1.8, -1.6))
+    starting = "; ".join(f"rank {rank}" for rank in ranks)
+    ax.set(xlim=(min(-1.35, -0.45 - 0.06 * len(starting)), last + 2.6), ylim=(steps.ngroups + 1.8, -1.6))
     ax.axis("off")
     panel_title(ax, f"(b) in order, not to scale; {source}", left=True)
     for party, x in lanes.items():
         name = str(party).replace(" ", "\n") if party in _ALONE else f"rank {party}"
         ax.plot([x, x], [-0.6, steps.ngroups - 0.5], color="#B5B5B5", linewidth=1, zorder=1)
         ax.text(x, -0.75, name, fontsize=9, ha="center", va="bottom")
-    ax.text(-0.45, -0.75, "starts at", fontsize=9, ha="right", va="bottom")
+    ax.text(-0.45, -0.75, f"starts at\n{starting}", fontsize=9, ha="right", va="bottom")
     ax.text(last + 0.35, -0.75, "message, time it takes", fontsize=9, va="bottom")
+    stored = sequence.loc[sequence["step"] == _STORED_STEP, "number"].iloc[0]
     for y, (number, rows) in enumerate(steps):
-        starts = dict.fromkeys(units.show(start, "s", 3) for start in rows["start_s"])
+        starts = dict.fromkeys(units.show(start, "s") for start in rows["start_s"])
         ax.text(-0.45, y, "; ".join(starts), fontsize=8.5, ha="right", va="center")
         _number(ax, str(number), -0.25, y)
         for row in rows.itertuples():
@@ -180,7 +183,7 @@ def _messages(ax: plt.Axes, sequence: pd.DataFrame, ranks: Sequence, source: str
         ax.text(last + 0.35, y, text, fontsize=8.5, va="center", color=ink)
         if row.step in _AHEAD:
             ax.axhspan(y - 0.5, y + 0.5, color=BUSY, zorder=0, linewidth=0)
-    ax.text(-1.3, steps.ngroups - 0.1, _PROVISIONED, fontsize=8.5, va="top", linespacing=1.4)
+    ax.text(-1.3, steps.ngroups - 0.1, _PROVISIONED.format(stored), fontsize=8.5, va="top", linespacing=1.4)
 
 
 def _lane(lanes: Mapping, party: str, rank: Any) -> int:

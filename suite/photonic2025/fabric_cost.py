@@ -26,6 +26,7 @@ from suite.photonic2025.reconfiguration import QUOTED_S
 SCALE_UPS = {"GB200 NVL72": "gpus_gb200", "DGX H200": "gpus_h200"}  # platforms of Table 3 as its claims name them
 ROUNDED, EXACT = "radix of the cluster, rounded", "three exact tiers"
 _TABLE, _JOBS = "photonic2025.table3", "Llama Team 2024"  # claims; source of runs, the document's reference [20]
+_COLUMNS = {"cost": "cost_usd", "power": "power_w"}
 _SAVED = {what: f"photonic2025.fig7.{what}_saving_max" for what in ("cost", "power")}  # claims
 
 
@@ -64,6 +65,17 @@ def printed_table3(table: pd.DataFrame, nic_ports: int = 2) -> pd.DataFrame:
     texts["reference_ports"] = "radix, switch cited"
     times = [units.number(seconds / units.ms) for seconds in table["reconfiguration_s"]]  # as the document has them
     return table.assign(reconfiguration_s=times).rename(columns=texts)[[texts[column] for column in table]]
+
+
+def table3_title(values: Mapping[str, float]) -> str:
+    """What Table 3 shows, with how many of its numbers come out. values: ours, by claim id."""
+    named = {name: value for name, value in values.items() if name.startswith(f"{_TABLE}.") and ".gpus_" in name}
+    judged = [mark.verdict == "reproduced" for mark in claims.marks(named).values()]
+    equal = f": {sum(judged)} of {len(judged)} equal the document's" if judged else ""
+    return (
+        f"Times and radix are the document's, GPUs computed{equal}. "
+        "Last columns: with the ports of the switch that it cites."
+    )
 
 
 def rounded_rail_ports(gpus: ArrayLike, hb_domain_size: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -156,26 +168,42 @@ def _drawn_once(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def savings_marks(table: pd.DataFrame, values: Mapping[str, float]) -> list[tuple[str, float, float, str, str]]:
-    """What photonic rails save of rail-optimized as the authors count it, at each cluster, in words beside their cost.
+    """The document's largest savings for Fig. 7, at the cluster of ours: column, GPUs, cost or power, verdict, text.
 
-    At the largest saving the document's is marked, if its claim is among the values.
-
-    table: of `counted_networks`. values: ours, by claim id. Each: column, GPUs, cost or power, our verdict ("" for no
-    mark), and the text.
+    table: of `counted_networks`. values: ours, by claim id.
     """
-    rounded, photonic = table[table["count"] == ROUNDED], table[table["network"] == PHOTONIC].drop_duplicates("gpus")
-    marks = []
-    for what, column in (("cost", "cost_usd"), ("power", "power_w")):
-        claim_id = _SAVED[what]
-        ours = photonic.set_index("gpus")[column]
-        for i, row in rounded.iterrows():
-            text, value, verdict = f"−{100 * row[f'{what}_saved']:.2f}%", ours[row["gpus"]], ""
-            if claim_id in values and i == rounded[f"{what}_saved"].idxmax():
-                saved = claims.paper_value(claim_id)
-                value, verdict = row[column] * (1 - saved), claims.verdict_of(claim_id, values[claim_id])
-                text = f"document −{units.number(100 * saved, 4)}%,\nours {text} of\nthe thin blue line"
-            marks.append((column, row["gpus"], value, verdict, text))
-    return marks
+    best, columns = largest_savings(table).loc[ROUNDED], dict(zip(_SAVED.values(), _COLUMNS.values(), strict=True))
+    marks = claims.marks({name: values[name] for name in columns if name in values})
+    return [
+        (column, best["gpus"], best[column] * (1 - marks[name].value), marks[name].verdict, _savings_text(marks[name]))
+        for name, column in columns.items()
+        if name in marks
+    ]
+
+
+def _savings_text(mark: claims.Mark) -> str:
+    return f"document −{units.number(100 * mark.value, 4)}%,\nours −{units.number(100 * mark.ours, 4)}%"
+
+
+def savings_texts(table: pd.DataFrame, marked: Sequence[tuple]) -> list[tuple[str, float, float, str]]:
+    """What photonic rails save of rail-optimized at each cluster but the marked: column, GPUs, their cost, and text.
+
+    Both as the authors count them. table: of `counted_networks`; marked: of `savings_marks`.
+    """
+    places = {row[:2] for row in marked}
+    rounded = table[table["count"] == ROUNDED]
+    return [
+        (column, gpus, cost * (1 - saved), f"−{units.number(100 * saved, 4)}%")
+        for what, column in _COLUMNS.items()
+        for gpus, cost, saved in zip(rounded["gpus"], rounded[column], rounded[f"{what}_saved"], strict=True)
+        if (column, gpus) not in places
+    ]
+
+
+def savings_note(table: pd.DataFrame) -> str:
+    """Of what the percentages of Fig. 7 are."""
+    authors = table.loc[table["count"] == ROUNDED, "network"].iloc[0]
+    return f"−%: what {PHOTONIC} save of {authors}, both by the authors' count"
 
 
 def largest_savings(table: pd.DataFrame) -> pd.DataFrame:

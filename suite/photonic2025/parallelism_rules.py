@@ -88,40 +88,56 @@ def worst_cases(rules: pd.DataFrame) -> pd.DataFrame:
 _WAYS = {"tensor": "TP", "data": "DP", "pipeline": "PP"}
 
 
-def rules_in_words(rules: pd.DataFrame, platform: str = "") -> pd.DataFrame:
+def rules_title(platform: str, batch: int) -> str:
+    """What `rules_in_words` shows: on which GPUs of a platform, with how many sequences in an iteration."""
+    allowed = units.either(list(dict.fromkeys(percent_text(_allowed(rule["id"])) for rule in printed_rows(1))))
+    return (
+        f"The document's rules (first three columns) on our cases: one model on N GPUs of {platform}, {batch:,} "
+        f"sequences in an iteration. A rule holds where the best strategy that obeys takes at most {allowed} longer "
+        "than the best of all; this bound is ours."
+    )
+
+
+def rules_in_words(rules: pd.DataFrame) -> pd.DataFrame:
     """The document's Table 1 with what comes out, a row for each rule, as people read it.
 
-    rules: of `rules_of_thumb`; platform: of its GPUs. A rule holds where its best strategy takes no longer than the
-    claim allows.
+    rules: of `rules_of_thumb`. A rule holds where its best strategy takes no longer than the claim allows.
     """
     worst, rows = worst_cases(rules).set_index("id"), []
     for rule in printed_rows(1):
         mine = rules[rules["id"] == rule["id"]]
-        allowed = _allowed(rule["id"])
-        case, held = worst.loc[rule["id"]], sum(mine["excess"] <= allowed)
-        rows.append(
-            {
-                "model size [parameters]": _bounds(rule["parameters_above"], rule["parameters_below"], units.giga, "B"),
-                f"N GPUs{f' of {platform}' * bool(platform)}": _bounds(rule["gpus_above"], rule["gpus_most"], 1, "N"),
-                "document: practice": units.either(
-                    [" + ".join(_WAYS[way] for way in practice.split("+")) for practice in rule["practices"].split("/")]
-                ),
-                f"at most {percent_text(allowed)} slower than the best of all": f"{held} of {len(mine)} cases",
-                "worst case": f"{case['model']} on {case['gpus']:,} GPUs",
-                "its best that obeys": _timed(case["obeying_strategy"], case["obeying_s"]),
-                "its best of all": _timed(case["best_strategy"], case["best_s"]),
-                "slower by": percent_text(case["excess"]),
-            }
-        )
+        row = {
+            "document: model size [parameters]": _sizes_text(rule["parameters_above"], rule["parameters_below"]),
+            "document: GPUs N": _gpus_text(rule["gpus_above"], rule["gpus_most"]),
+            "document: practice": _practice(rule),
+            "rule holds in": f"{sum(mine['excess'] <= _allowed(rule['id']))} of {units.counted(len(mine), 'cases')}",
+        }
+        others = ("worst case", "best that obeys, iteration", "best of all, iteration", "longer than best of all by")
+        texts = ["–"] * len(others)
+        if len(mine):
+            case = worst.loc[rule["id"]]
+            texts = [f"{case['model']} on {case['gpus']:,} GPUs", _timed(case["obeying_strategy"], case["obeying_s"])]
+            texts += [_timed(case["best_strategy"], case["best_s"]), percent_text(case["excess"])]
+        rows.append(row | dict(zip(others, texts, strict=True)))
     return pd.DataFrame(rows)
 
 
-def _bounds(low: str, high: str, size: float, name: str) -> str:
-    """A range as the document writes it: "N ≤ 8", "N > 1,024", "8 < N ≤ 512"; of parameters "< 10 B", "> 10 B"."""
-    ends = [units.number(float(end or 0) / size) for end in (low, high)]
-    if name != "N":
-        return f"> {ends[0]} {name}" if not high else f"< {ends[1]} {name}"
-    return f"N > {ends[0]}" if not high else f"{ends[0]} < N ≤ {ends[1]}" if float(low) else f"N ≤ {ends[1]}"
+def _practice(rule: Mapping[str, str]) -> str:
+    """A rule's practices in words: "TP + PP, TP + DP or DP"."""
+    return units.either(
+        [" + ".join(_WAYS[way] for way in practice.split("+")) for practice in rule["practices"].split("/")]
+    )
+
+
+def _sizes_text(low: str, high: str) -> str:
+    """A range of parameters as the document writes it: "< 10 B", "> 10 B"."""
+    return f"< {units.number(float(high) / units.giga)} B" if high else f"> {units.number(float(low) / units.giga)} B"
+
+
+def _gpus_text(low: str, high: str) -> str:
+    """A range of GPUs as the document writes it: "N ≤ 8", "N > 1,024", "8 < N ≤ 512"."""
+    least, most = (units.number(float(end or 0)) for end in (low, high))
+    return f"N > {least}" if not high else f"{least} < N ≤ {most}" if float(low) else f"N ≤ {most}"
 
 
 def _timed(label: str, seconds: float) -> str:
@@ -131,17 +147,17 @@ def _timed(label: str, seconds: float) -> str:
 
 def percent_text(share: float) -> str:
     """A share in percent, without bound where nothing fits."""
-    return f"{100 * share:.3g}%" if np.isfinite(share) else "none fits"
+    return f"{units.number(100 * share, 3)}%" if np.isfinite(share) else "none fits"
 
 
 def cases_in_words(rules: pd.DataFrame) -> pd.DataFrame:
     """Every case of `rules_of_thumb` as people read it: both strategies, and how much longer the rule's takes."""
-    sizes = dict(zip((rule["id"] for rule in printed_rows(1)), rules_in_words(rules).to_dict("records"), strict=True))
+    practices = {rule["id"]: _practice(rule) for rule in printed_rows(1)}
     return pd.DataFrame(
         {
             "model": rules["model"],
             "GPUs": rules["gpus"],
-            "practice": [sizes[case]["document: practice"] for case in rules["id"]],
+            "practice": [practices[case] for case in rules["id"]],
             "best strategy": rules["best_strategy"],
             "iteration_s": rules["best_s"],
             "best that obeys": rules["obeying_strategy"],
@@ -153,7 +169,7 @@ def cases_in_words(rules: pd.DataFrame) -> pd.DataFrame:
 _TERMS = {"weights": "params", "gradients": "grads", "optimizer": "optims", "activations": "activs"}  # of Table 2
 
 
-def splits_in_words(splits: pd.DataFrame, case: str, names: tuple[str, str], memory_bytes: float) -> pd.DataFrame:
+def splits_in_words(splits: pd.DataFrame, case: str, dense: str, mixture: str, memory_bytes: float) -> pd.DataFrame:
     """The document's Table 2 beside what a GPU holds, computes and sends, and where our step splits something else.
 
     Parameters
@@ -162,8 +178,8 @@ def splits_in_words(splits: pd.DataFrame, case: str, names: tuple[str, str], mem
         Of `parallelism_comparison`.
     case
         GPUs and batch, in the header of the first column.
-    names
-        Of the dense model and of the mixture: each has a row for one GPU with nothing split.
+    dense, mixture
+        Names of the dense model and of the mixture: each has a row for one GPU with nothing split.
     memory_bytes
         Of a GPU; what is larger is marked.
 
@@ -175,11 +191,13 @@ def splits_in_words(splits: pd.DataFrame, case: str, names: tuple[str, str], mem
     held = splits[["weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes"]].sum(axis=1)
     for i, (row, held_bytes) in enumerate(zip(splits.itertuples(), held, strict=True)):
         theirs, seconds = document[row.strategy], row.products_s + row.elementwise_s
-        name = names[row.strategy == "EP"]
+        name = mixture if row.strategy == "EP" else dense
         if i == 0 or row.strategy == "EP":
             one = [f"{name}, one GPU: nothing split", _held(row.one_gpu_bytes, memory_bytes)]
             rows.append([*one, "–", units.show(row.one_gpu_s, "s", 4), "–", "–", "–", "–"])
-        ours = [f"{name}, {row.strategy}", _held(held_bytes, memory_bytes), theirs["memory_printed"]]
+        split = ", ".join(_TERMS.get(word, word) for word in str(row.memory).split())
+        held_text = f"{_held(held_bytes, memory_bytes)}; split: {split or 'nothing'}"
+        ours = [f"{name}, {row.strategy}", held_text, theirs["memory_printed"]]
         ours += [units.show(seconds, "s", 4), theirs["compute_printed"], units.show(row.sent_bytes, "B", 4)]
         rows.append([*ours, theirs["communication_printed"], _difference(splits, row, theirs)])
     columns = [case, "memory of a GPU", "document: memory reduction", "compute of a GPU"]

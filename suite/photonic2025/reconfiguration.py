@@ -218,11 +218,12 @@ def replay_claims(simulated: pd.DataFrame, tiny: pd.DataFrame) -> Entries:
     return with_prefix("photonic2025", values, reasons, readings)
 
 
-def overhead_marks(values: Mapping[str, float]) -> dict[str, tuple[float, str]]:
-    """Increase at 100 ms by the document by way to ask, and our verdict. values: ours, by claim id."""
+def overhead_marks(values: Mapping[str, float]) -> dict[str, claims.Mark]:
+    """Marks of the increase at 100 ms by way to ask. values: ours, by claim id."""
     names = {"on demand": "overhead_100ms_no_provisioning", "provisioned": "overhead_100ms_provisioning"}
     ids = {way: f"photonic2025.fig8.{name}" for way, name in names.items()}
-    return {way: (claims.paper_value(name), claims.verdict_of(name, values[name])) for way, name in ids.items()}
+    marks = claims.marks({name: values[name] for name in ids.values()})
+    return {way: marks[name] for way, name in ids.items() if name in marks}
 
 
 def _replayed(delay_s: float, early: bool, windows: pd.DataFrame | None = None) -> float:
@@ -412,5 +413,6 @@ def explored_timeline(
     step = training_step(model, machine, strategy, batch, **how, iterations=2, one_replica=one)
     run = simulate(step, network)
     base = simulate(step, circuits.electrical_twin(network))
-    title = f"{units.show(run.iteration_s, 's', 4)}, {run.iteration_s / base.iteration_s - 1:.2%} over electrical rails"
+    more = _percent(run.iteration_s / base.iteration_s - 1)
+    title = f"{units.show(run.iteration_s, 's', 4)}, {more} over electrical rails"
     return draw({title: circuit_lanes.rank_lanes(run, sorted(step.simulated)[:2])}, run.iteration_s)

@@ -6,7 +6,7 @@ and the others follow.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -199,11 +199,11 @@ def overlapped_share(timeline: StepTimeline, kind: str, other: str) -> float:
     return both / alone
 
 
-def unordered_pairs(workload: Workload, stage: int) -> int:
+def unordered_pairs(workload: Workload, stage: int) -> list[tuple[int, int]]:
     """Pairs of a stage's AllGathers and a send/receive between other stages, on rail 0, that no dependency orders.
 
     All AllGathers of a group in a pass count as one: no path of the graph leads from any of them to the send/receive,
-    nor back.
+    nor back. Each: operation of the first AllGather, and of the send/receive.
     """
     table = workload.table
     table = table[(table["link"] == "rail") & (table["iteration"] == 0)]
@@ -212,10 +212,26 @@ def unordered_pairs(workload: Workload, stage: int) -> int:
     gathers = table[(table["operation"] == "all_gather") & (table["stage"] == stage)]
     hops = table[table["operation"] == "send_receive"]
     hops = hops[[stage not in stage_of[list(ranks)] for ranks in hops["ranks"]]]
-    followers = workload.followers
-    bursts = [(set(ops), _reached(followers, ops)) for _, ops in gathers.groupby("burst")["op"]]
-    later = {op: _reached(followers, [op]) for op in hops["op"]}
-    return sum(op not in after and not later[op] & burst for burst, after in bursts for op in later)
+    bursts = [list(ops) for _, ops in gathers.groupby("burst")["op"]]
+    ordered = [_reached(workload.followers, ops) | _reached(workload.after, ops) for ops in bursts]
+    return [(ops[0], op) for ops, others in zip(bursts, ordered, strict=True) for op in hops["op"] if op not in others]
+
+
+def unordered_example(timeline: StepTimeline) -> pd.DataFrame:
+    """Of `unordered_pairs` of the last stage the one nearest to each other in time, for the picture; no row without.
+
+    Columns send_rank, send_s (its end), stage, gather_rank, gather_s (its start).
+    """
+    table, stage = timeline.table, timeline.workload.strategy.pipeline - 1
+    times = table[["op", "ranks", "start_s", "end_s"]].set_index("op")
+    rows = []
+    for gather, send in unordered_pairs(timeline.workload, stage):
+        sent, begun = times.loc[send], times.loc[gather, "start_s"]
+        pair = (min(sent["ranks"]), sent["end_s"], stage, min(times.loc[gather, "ranks"]), begun)
+        rows.append((round(abs(sent["start_s"] - begun), 9), send, *pair))
+    names = "apart op send_rank send_s stage gather_rank gather_s".split()
+    nearest = pd.DataFrame(rows, columns=names).sort_values(["apart", "op"], kind="stable").iloc[:1]
+    return nearest[names[2:]].reset_index(drop=True)
 
 
 def unordered_share(workload: Workload, kind: str, other: str) -> float:
@@ -240,8 +256,8 @@ def wait_after_activation(timeline: StepTimeline) -> float:
     return float(gathers["start_s"].min() - arrived)
 
 
-def _reached(followers: list[list[int]], sources: Iterable[int]) -> set[int]:
-    """Operations that wait for one of the sources, directly or through others."""
+def _reached(followers: Sequence[Sequence[int]], sources: Iterable[int]) -> set[int]:
+    """Operations that wait for one of the sources, directly or through others; followers: of each operation."""
     reached: set[int] = set()
     queue = deque(sources)
     while queue:
@@ -256,9 +272,9 @@ def rail_picture(timeline: StepTimeline) -> dict[str, pd.DataFrame]:
     """What Fig. 3 shows of the first iteration on rail 0.
 
     traffic: a row for each burst and rank (rank, kind, label, stage, messages, start_s, end_s); windows: of
-    `rail_windows`; circuits: phases with the pairs of ranks that circuits join; parts: warm-up, steady, cool-down and
-    optimizer, by the computes of the last stage (name, start_s, end_s). attrs["warnings"] of traffic: those of the
-    workload.
+    `rail_windows`; circuits: phases with the pairs of ranks that circuits join; unordered: of `unordered_example`;
+    parts: warm-up, steady, cool-down and optimizer, by the computes of the last stage (name, start_s, end_s).
+    attrs["warnings"] of traffic: those of the workload.
     """
     bursts, phases = rail_bursts(timeline), rail_phases(timeline)
     bursts, phases = bursts[bursts["iteration"] == 0], phases[phases["iteration"] == 0]
@@ -278,6 +294,7 @@ def rail_picture(timeline: StepTimeline) -> dict[str, pd.DataFrame]:
         "traffic": traffic,
         "windows": windows[windows["iteration"] == 0],
         "circuits": phases.assign(circuits=pairs)[["kind", "circuits", "start_s", "end_s"]].reset_index(drop=True),
+        "unordered": unordered_example(timeline),
         "parts": pd.DataFrame(_parts(timeline)),
     }
 
@@ -334,6 +351,11 @@ def traffic_title(workload: Workload) -> str:
     """What Fig. 2 shows, for its title."""
     model = f"{workload.model.name} cut to {units.counted(workload.model.layers, 'layers')}"
     return run_title(", FSDP 2 and PP 2", model)
+
+
+def traffic_note() -> str:
+    """What to know of the times of tensor traffic in Fig. 2."""
+    return "NVLink was off: the rate of TP is solved from the measured run"
 
 
 def own_schedule(

@@ -22,17 +22,18 @@ _COST, _POWER = f"{_FIGURE}.cost_65536_400g", f"{_FIGURE}.power_65536_400g"
 def cost_marks(values: Mapping[str, float]) -> list[tuple[str, float, float, str, str]]:
     """Numbers of the introduction for Fig. 1: column of `link_rate_costs`, GPUs, value, our verdict and both as text.
 
-    values: ours, by claim id. None where the reader's parameters count.
+    values: ours, by claim id.
     """
-    ids = {"cost_usd": _COST, "power_w": _POWER}
+    ids = {_COST: "cost_usd", _POWER: "power_w"}
     gpus = 65536  # of both, as their names say
-    marks: list[tuple[str, float, float, str, str]] = []
-    for column, claim_id in {} if workspace.parameterized() else ids.items():
-        entry, ours = claims.claim(claim_id), values[claim_id]
-        printed = claims.paper_text(entry).removeprefix("= ")
-        text = f"document:\n{printed}\nours: {units.show(ours, entry.unit, 3)}"
-        marks.append((column, gpus, entry.paper_value, claims.verdict_of(claim_id, ours), text))
-    return marks
+    return [
+        (ids[name], gpus, mark.value, mark.verdict, f"document:\n{mark.text}\nours: {_amount(mark.ours, name)}")
+        for name, mark in claims.marks({name: values[name] for name in ids if name in values}).items()
+    ]
+
+
+def _amount(value: float, claim_id: str) -> str:
+    return units.show(value, claims.claim(claim_id).unit, 3)
 
 
 def cost_notes(curve: pd.DataFrame) -> list[str]:
