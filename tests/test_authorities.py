@@ -39,7 +39,7 @@ def test_an_unknown_authority_is_refused_with_the_nearest():
             use({"XYZ": 1e9})
 
 
-def test_what_the_printed_values_imply():
+def test_what_the_printed_values_imply(monkeypatch):
     found = siting_claims.demand_side(PRINTED).set_index("authority")
     assert list(found.index) == list(CODES)
     nevp = found.loc["NEVP"]
@@ -52,6 +52,11 @@ def test_what_the_printed_values_imply():
     assert len(shown.columns) == 8 and shown.iloc[0, 1:3].tolist() == [9915, "Mid-Atlantic"]
     assert shown.iloc[:, 3].tolist() == ["whole / whole", "half / half", "half / no", "half / no"]
     assert shown.iloc[2, 6] == f"{found.loc['NEVP', 'implied_over_capacity']:.0%}: impossible"
+    rows = pd.DataFrame([siting_claims.authority_row(code) for code in CODES]).assign(window=list("aabb"))
+    monkeypatch.setattr(siting_claims, "authority_row", rows.set_index("authority", drop=False).loc.__getitem__)
+    with pytest.raises(ValueError, match="window"):
+        siting_claims.table1_shown(siting_claims.demand_side(PRINTED))
+    monkeypatch.undo()
     silent = siting_claims.demand_side({"SEC": 1 * GW}).iloc[0]
     assert silent["possible_raw"] is None and silent["possible_clean"] is None
 

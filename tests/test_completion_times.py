@@ -41,7 +41,7 @@ def test_every_seed_has_a_mark_and_every_printed_time_too():
     upper, lower = figure.axes
     assert len(upper.lines) == 1 + 2 and figure.get_suptitle() == "on 8 hosts"
     marks = [line for line in lower.lines if line.get_linestyle() == "None" and len(line.get_xdata())]
-    assert sorted(len(line.get_xdata()) for line in marks) == [1, 1, 2, 3]  # NDP's seed and bound, two times, seeds
+    assert sorted(len(line.get_xdata()) for line in marks) == [1, 1, 1, 1, 3]  # NDP's seed and bound, two times, seeds
     assert {"1.05 ms", "median 6.9 ms", "7 ms", "within 2%"} <= set(texts(figure))
     named = figure.legends[0].get_texts()
     assert {text.get_text() for text in named} == {"document: reproduced", "document: ours differs"}
@@ -60,11 +60,20 @@ def test_draws_and_thresholds_show_what_is_printed():
     loads = pd.DataFrame({"load": [6.0] * 3 + [7.0] * 6 + [8.0]})
     chances = pd.DataFrame({"load": [5.0, 6, 7, 8, 9], "chance": [0, 0.3, 0.9, 0.98, 1]})
     settings = pd.DataFrame({"setting": ["3 / 2"] * 2 + ["15 / 12"] * 2, "slowdown": [8.0, 9, 7, 8]})
-    figure = charts.last_flow_chances(loads, chances, settings, 1e-3, {"single path": 7e-3, "RoCEv2": 9e-3})
+    printed = {
+        "RoCEv2": (9e-3, "close", "9 ms"),
+        "single path": (7e-3, "reproduced", "7 ms"),
+        "NDP": (1e-3, "close", ""),
+    }
+    rows = [(name, *told) for name, told in printed.items()]  # in another order than the panels
+    document = pd.DataFrame(rows, columns=["transport", "time_s", "verdict", "text"])
+    figure = charts.last_flow_chances(loads, chances, settings, 1e-3, document)
     left, right = figure.axes
     assert [bar.get_height() for bar in left.patches] == pytest.approx([0.3, 0.6, 0.1])
     assert any(np.allclose(line.get_xdata(), 7) for line in left.lines)
     assert any(np.allclose(line.get_ydata(), 9) for line in right.lines)
+    assert right.get_title("left").startswith("(b) RoCEv2")
+    assert "document, single path, 7 ms: reproduced" in left.get_legend_handles_labels()[1]
     assert [label.get_text() for label in right.get_xticklabels()] == ["3 / 2", "15 / 12"]
 
 

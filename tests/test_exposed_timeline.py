@@ -207,6 +207,8 @@ def test_curves_are_the_cases_and_marks_stand_at_the_documents_speeds():
 def test_pictures_have_the_documents_numbers_beside_ours():
     shares, printed = exposed_claims.printed_shares(CASES), exposed_claims.printed_durations(CASES)
     views = timeline.titled_timelines(CASES, shares, chunks=4)
+    figure = timelines.exchange_timelines(dict(reversed(views.items())), "a GPU", printed)  # times go by the name
+    assert "(document: 5%)" in figure.axes[1].get_title("left")
     figure = timelines.exchange_timelines(views, "a GPU", printed)
     texts = [text.get_text() for text in figure.axes[1].texts]
     assert {"45.18", "18.9", "112.23", "66.1", "9.4", "56.11"} <= set(texts)
@@ -214,11 +216,23 @@ def test_pictures_have_the_documents_numbers_beside_ours():
     drawn = training_case.share_by_speed(CASES, {"hb_Bps": [1e11], "nic_Bps": [1e10, 1e11], "wan_Bps": [1e9, 1e10]}, 1)
     marks = exposed_claims.printed_marks(CASES), exposed_claims.hidden_delay(CASES)
     figure = curves.exposed_share_by_speed(drawn, "a machine", exposed_claims.printed_speeds(), *marks)
-    assert {"> 40%", "75%"} <= {text.get_text() for text in figure.axes[0].texts}
+    assert {"≥ 40%", "75%"} <= {text.get_text() for text in figure.axes[0].texts}
     assert "20 Gbps" in figure.axes[2].texts[0].get_text() and {100, 400, 800} <= set(figure.axes[1].get_xticks())
     plain = curves.exposed_share_by_speed(drawn, "a machine", exposed_claims.printed_speeds())
     assert not any(ax.texts for ax in plain.axes)
     plt.close("all")
+
+
+def test_with_own_numbers_no_builder_has_marks(monkeypatch):
+    monkeypatch.setenv("RAILCORE_PARAMETERIZED", "1")
+    marks = exposed_claims.printed_marks(CASES), exposed_claims.hidden_delay(CASES)
+    assert marks[0].empty and marks[1] is None
+    assert exposed_claims.printed_shares(CASES) == {}
+    assert not any(exposed_claims.printed_durations(CASES).values())
+    drawn = training_case.share_by_speed(CASES, {"hb_Bps": [1e11], "nic_Bps": [1e11], "wan_Bps": [1e9]}, 1)
+    figure = curves.exposed_share_by_speed(drawn, "a machine", exposed_claims.printed_speeds(), *marks)
+    assert not any(ax.texts for ax in figure.axes)
+    plt.close(figure)
 
 
 @given(st.integers(2, 6), st.floats(0, 1), st.floats(0.05, 2))

@@ -200,7 +200,7 @@ def diagrams():
     )
     yield (
         neural.chain_diagram(
-            *backward, inputs, text, "Backward", [*primer.backward_key(chain), primer_claims.adjustment_note()]
+            *backward, inputs, text, "Backward", [*primer.backward_key(chain), *primer_claims.adjustment_note()]
         ),
         ["3 deltas, 12 B", "rate 0.1", "w' = w", "0.1 x 2.0 = 0.2", "y  1.08   δ  0.865\nw  1.1, -0.2, 1.5"],
     )
@@ -219,7 +219,7 @@ def diagrams():
         ],
     )
     gather = neural.gather_diagram(*primer.gather_states(tensor), note=primer.peer_note(tensor))
-    yield gather, ["after step 1", "holds 16 B", "GPU1", "Document: GPU0 synchronizes with GPU3"]
+    yield gather, ["after step 1", "holds 16 B", "GPU1", "document: GPU0 synchronizes with GPU3"]
 
 
 @pytest.mark.parametrize("number", range(5))

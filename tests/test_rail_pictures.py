@@ -71,7 +71,14 @@ def test_every_nic_port_has_a_line_of_its_rail_and_peer_links_are_drawn(figure, 
 def test_of_rails_the_interfaces_are_named():
     plan, drawn = wiring("fig13_7", "rail")
     assert texts(drawn).count("Rail 2:\n13, 16, 19, 22") == 2
-    assert rail_notes.segment_document(plan) == ("32 GPUs, 8 rails, 2 x 200 Gbps MLAG, 400 Gbps per GPU", "reproduced")
+    text = "32 GPUs, 8 rails, 2 x 200 Gbps MLAG, 400 Gbps per GPU"
+    assert rail_notes.segment_document(plan) == [(text, "reproduced")]
+
+
+def test_with_own_numbers_no_line_is_the_documents(monkeypatch):
+    monkeypatch.setenv("RAILCORE_PARAMETERIZED", "1")
+    assert rail_notes.segment_document(designs.rail_plan("fig13_7")) == []
+    assert len(rail_notes.pod_notes("fig13_8", designs.rail_design("fig13_8"))) == 1
 
 
 def test_hosts_and_switches_are_numbered_through():

@@ -50,7 +50,8 @@ def test_a_server_is_drawn_with_all_its_parts_and_no_text_collides(name):
 
 def test_the_documents_server_shows_its_links_and_what_gpus_get():
     alerts, lines = document.server_alerts(SHARED), document.server_lines(SHARED)
-    figure = servers.server_diagram(SHARED.graph(), "Fig.", document.server_notes(SHARED), alerts, lines)
+    notes, across = document.server_notes(SHARED), document.across_note(SHARED)
+    figure = servers.server_diagram(SHARED.graph(), "Fig.", notes, alerts, lines, {}, across)
     words = "\n".join(texts(figure))
     assert words.count("4 links, 100 GB/s") == 4 and "5 + 4 + 4 + 5 = 18 links" in words and "3.125 GB/s each" in words
     assert "the bottleneck: 8 GPUs share it" in words and "800 GB/s both ways" in words
@@ -60,8 +61,9 @@ def test_too_few_lanes_are_said_in_the_red_part():
     server = document.nic_per_gpu_server()
     alerts, lines = document.server_alerts(server), document.server_lines(server)
     figure = servers.server_diagram(server.graph(), "Fig.", document.server_notes(server), alerts, lines)
-    assert "144 lanes are too few, 8 GPUs and 8 NICs need 256: 2 switches (document: 1 switch)" in "\n".join(
-        texts(figure)
+    assert (
+        "144 lanes are too few, 8 GPUs and 8 NICs need 256: 2 switches (drawn as in the document: 1 switch)"
+        in "\n".join(texts(figure))
     )
 
 
@@ -73,7 +75,7 @@ def test_what_the_document_has_is_shown_with_the_verdict():
         "nic": "reproduced",
         "across": "differs",
     }
-    figure = servers.server_diagram(SHARED.graph(), "Fig.", document.server_notes(SHARED), {}, [], said)
+    figure = servers.server_diagram(SHARED.graph(), "Fig.", document.server_notes(SHARED), {}, [], said, "a note")
     assert legible.overlaps(figure) == []
     red = [text.get_text() for text in figure.axes[0].texts if text.get_color() == VERDICTS["differs"]]
     assert [text.replace("\n", " ") for text in red] == [
@@ -100,6 +102,20 @@ def test_the_documents_rows_come_first_and_ours_stand_beside_them():
     assert "document" not in document.models_to_show(every, {}, "H100")
 
 
+def test_with_own_numbers_nothing_is_the_documents(monkeypatch):
+    monkeypatch.setenv("RAILCORE_PARAMETERIZED", "1")
+    said, server = document.documents_bandwidths(SHARED), document.nic_per_gpu_server()
+    models, delays = document.documents_models(document.document_models()), document.documents_delays()
+    assert said == models == {} and {told[1:] for told in delays.values()} == {("", "")}
+    notes, lines = document.server_notes(server), document.server_lines(server)
+    assert len(lines) == 1 and any("2 switches (drawn: 1 switch)" in note for note in notes.values())
+    drawn = servers.server_diagram(server.graph(), "Fig.", notes, {}, lines, said)
+    system = document.two_node_system()
+    graph, contexts = system.graph(), system.delivery_contexts()
+    terms = servers.ultra_ethernet_diagram(graph, fabric_planes(graph), contexts, "terms", delays)
+    assert "document" not in "\n".join([*texts(drawn), *texts(terms)])
+
+
 def test_models_fill_gpus_one_after_the_other():
     table = document.document_models()
     figure = servers.model_memory_diagram(table, 81559 * MiB, 8, "models")
@@ -118,4 +134,4 @@ def test_ultra_ethernet_shows_each_term():
     assert all(
         term in words for term in ("FEP 111", "FA 222", "PDC 4", "CCC 1", "PASID 2", "PID 1", "E1", "Leaf 102", "FI 4")
     )
-    assert "less than 10 µs" in words and words.count("less than 1 µs") == 2 and "fabric: 4 FIs" in words
+    assert "≤ 10 µs" in words and words.count("≤ 1 µs") == 2 and "fabric: 4 FIs" in words

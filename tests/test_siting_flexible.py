@@ -18,6 +18,7 @@ from railcore.siting import flexible_load as flexible
 from railcore.siting.hours import screen_spikes
 from suite import legible
 from suite.charts import headroom as charts
+from suite.flops2024 import siting_claims
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 powers = st.integers(0, 1000).map(lambda power: power * 1e6)
@@ -248,6 +249,9 @@ def test_the_stored_headroom_is_that_of_the_real_hours():
 
 
 def test_the_picture_can_be_read():
-    figure = charts.headroom_by_curtailed_share(flexible.stored_headroom(), flexible.published_headroom())
+    judged = siting_claims.judged_headroom(flexible.published_headroom())
+    near = (judged["error"].abs() <= 0.01) == (judged["verdict"] == "reproduced")
+    assert near.all()
+    figure = charts.headroom_by_curtailed_share(flexible.stored_headroom(), judged)
     assert not legible.faults(figure)
     plt.close(figure)

@@ -11,11 +11,13 @@ from matplotlib.colors import to_hex
 from railcore.catalog import units
 from railcore.catalog.units import number
 from suite import plotting
+from suite.colours import VERDICTS
 from suite.plotting import COLOURS, GREY, heat_colours, legend_below, log_axis, panel_title, percent_axis
 
 _OPTIMUM: dict = {"color": "black", "linestyle": ":", "linewidth": 1.3}
 _STATISTICS = {"mean": "mean of the flows", "p99": "99th percentile", "last": "last flow"}
 _LABELS = {"single path": "best effort, single path"}
+_NEAR = 1.5  # times the optimum: what ends earlier is named on the left of its line
 _FEW = 1e-5  # share of packets sent again; less is drawn there
 
 
@@ -78,7 +80,7 @@ def completion_time_curves(
     last
         Columns transport, seed, last_s, optimum_s.
     document
-        Last flow as a document has it: columns transport, time_s, relation (one of = ~ <), verdict, text.
+        Marks of the last flow: columns transport, time_s, relation, verdict, text.
     title
         Of both panels.
 
@@ -93,25 +95,11 @@ def completion_time_curves(
     optimum_ms = 1e3 * last["optimum_s"].median()
     for ax in (upper, lower):
         ax.axvline(optimum_ms, **_OPTIMUM)
-    beside: list[tuple[str, float, float, bool]] = [("optimum", optimum_ms, 0.92, True)]
-    for i, name in enumerate(names):
-        curve = shares[shares["transport"] == name].groupby("share")["time_s"].median() * 1e3
+    parts = {name: shares[shares["transport"] == name] for name in names}
+    curves = {name: 1e3 * part.groupby("share")["time_s"].median() for name, part in parts.items()}
+    for name, curve in curves.items():
         upper.plot(curve, curve.index, linewidth=2, **{**styles[name], "linestyle": "-", "marker": ""})
-        if steep := curve.iloc[-1] < 1.5 * optimum_ms:
-            share = 0.74 - 0.18 * i
-        else:  # the first of the others has its name on the left of its line, where there is room
-            share = 0.68 if any(not left for *_, left in beside) or beside[-1][2] == 0.83 else 0.83
-        at = float(np.interp(share, curve.index, curve))
-        beside.append((name, at, share, steep or share == 0.83))
-    for name, x, share, left in beside:
-        colour = styles[name]["color"] if name in styles else "black"
-        words, far = _LABELS.get(name, name), left and x < 1.5 * optimum_ms
-        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.9} if far else None
-        text: dict = {"color": colour, "va": "center", "ha": "right" if left else "left", "arrowprops": line}
-        if far:  # beyond the lines that are as steep
-            upper.annotate(words, (x, share), (0.95 * optimum_ms, share), **text)
-        else:
-            plotting.text_beside(upper, words, (x, share), (-7 if left else 7, 0), **text)
+    _names_of_curves(upper, curves, optimum_ms)
     percent_axis(upper.yaxis, "share of the flows that are complete")
     upper.set_ylim(0, 1.02)
     rows = {name: len(names) - i for i, name in enumerate(["optimum", *names])}
@@ -125,30 +113,39 @@ def completion_time_curves(
         lower.plot([middle, middle], [rows[name] - 0.3, rows[name] + 0.3], color=styles[name]["color"], linewidth=2)
         there = document.loc[document["transport"] == name, "time_s"] * 1e3
         words = "median " * (len(times) > 1) + f"{number(middle, 3)} ms"
-        plotting.text_beside(lower, words, (max([times.max(), *there]), rows[name]), (12, 0), va="center", fontsize=9)
-    marked = document[document["transport"].isin(rows)]
-    for relation, part in marked.groupby("relation"):
-        times, places = part["time_s"] * 1e3, part["transport"].map(rows)
-        plotting.document_marks(lower, times, places, part["verdict"], str(relation), "x")
-        for row in part.itertuples():
-            near = row.time_s * 1e3 < 1.5 * optimum_ms
-            style: dict = {"ha": "right", "va": "center"} if near else {"ha": "center", "va": "bottom"}
-            shift = (-24 if relation == "<" else -9, 0) if near else (0, 11)
-            style |= {"fontsize": 9, "color": plotting.VERDICTS[row.verdict]}
-            plotting.text_beside(lower, row.text, (row.time_s * 1e3, rows[row.transport]), shift, **style)
+        plotting.text_beside(lower, words, (max([times.max(), *there]), rows[name]), (12, 0), **small)
+    for row in document[document["transport"].isin(rows)].itertuples():
+        place, near = (row.time_s * 1e3, rows[row.transport]), row.time_s * 1e3 < _NEAR * optimum_ms
+        shift = (-24 if row.relation == "<" else -9, 0) if near else (0, 11)  # left of an arrow, or over the mark
+        plotting.document_marks(lower, *place, row.verdict, row.relation, "x", row.text, shift)
     lower.set_yticks(list(rows.values()), [_LABELS.get(name, name) for name in rows])
-    lower.set_ylim(-0.6, len(rows) - 0.4)
     lower.grid(axis="y", visible=False)
     most = max(last["last_s"].max(), document["time_s"].max()) * 1e3 / optimum_ms
     log_axis(lower.xaxis, [tick for tick in (1, 1.5, 2, 3, 5, 7, 9, 12, 20) if optimum_ms * 0.9 <= tick])
-    lower.set_xlim(0.52 * optimum_ms, 1.75 * most * optimum_ms)
-    lower.set_xlabel("completion time [ms]")
+    ends = (0.52 * optimum_ms, 1.75 * most * optimum_ms)
+    lower.set(xlim=ends, ylim=(-0.6, len(rows) - 0.4), xlabel="completion time [ms]")
     upper.tick_params(labelbottom=True)
     panel_title(upper, "(a) all flows: median of the seeds", left=True)
     panel_title(lower, f"(b) last flow: a mark for each seed ({_seeds(last)}), a bar at their median", left=True)
-    if len(marked):
+    if lower.get_legend_handles_labels()[1]:
         legend_below(figure, lower)
     return figure
+
+
+def _names_of_curves(ax: plt.Axes, curves: Mapping[str, pd.Series], optimum_ms: float) -> None:
+    """Names of curves by time [ms]: of those near the optimum one below the other left of it, of others beside them."""
+    near = ["optimum", *(name for name, curve in curves.items() if curve.iloc[-1] < _NEAR * optimum_ms)]
+    colours = {"optimum": "black"} | plotting.colours_of(curves)
+    for i, name in enumerate(near):
+        share = 0.92 - 0.18 * i
+        x = float(np.interp(share, curves[name].index, curves[name])) if name in curves else optimum_ms
+        line = {"arrowstyle": "-", "color": colours[name], "linewidth": 0.9}
+        place: dict = {"xytext": (0.95 * optimum_ms, share), "va": "center", "ha": "right", "arrowprops": line}
+        ax.annotate(_LABELS.get(name, name), (x, share), color=colours[name], **place)
+    for i, name in enumerate(name for name in curves if name not in near):
+        share, shift, side = (0.68, 7, "left") if i else (0.83, -7, "right")  # of the first on its left, where room is
+        at = (float(np.interp(share, curves[name].index, curves[name])), share)
+        plotting.text_beside(ax, _LABELS.get(name, name), at, (shift, 0), color=colours[name], ha=side, va="center")
 
 
 def tail_by_load(data: pd.DataFrame, optimum_s: float, title: str = "") -> plt.Figure:
@@ -287,7 +284,12 @@ def errors_beside_baselines(data: pd.DataFrame, names: Mapping[str, str], allowe
 
 
 def last_flow_chances(
-    loads: pd.DataFrame, chances: pd.DataFrame, settings: pd.DataFrame, unit_s: float, printed_s: Mapping[str, float]
+    loads: pd.DataFrame,
+    chances: pd.DataFrame,
+    settings: pd.DataFrame,
+    unit_s: float,
+    document: pd.DataFrame,
+    transports: tuple[str, str] = ("single path", "RoCEv2"),
 ) -> plt.Figure:
     """(a) How often the most loaded link has so many flows; (b) last flow of each seed by pause thresholds.
 
@@ -299,8 +301,10 @@ def last_flow_chances(
         Columns setting (in the order of the axis), slowdown (a row for each seed).
     unit_s
         Time that one flow keeps a link busy [s].
-    printed_s
-        Completion time of the last flow as a document has it: the first is marked in (a), the last in (b); or none.
+    document
+        Marks of the last flow: columns transport, time_s, verdict, text; those of the panels are drawn as lines.
+    transports
+        Of (a) and of (b).
 
     Returns
     -------
@@ -312,10 +316,10 @@ def last_flow_chances(
     exactly = chances.assign(chance=chances["chance"].diff().fillna(chances["chance"]))
     exactly = exactly[exactly["load"].between(counts.index.min() - 1, counts.index.max() + 1)]
     left.plot(exactly["load"], exactly["chance"], **plotting.line_style(1, "none", label="links as if independent"))
-    ends = zip((left.axvline, right.axhline), printed_s.items(), strict=False)
-    for line, (name, time_s) in ends:
-        words = f"document: {units.show(time_s, 's')}, {_LABELS.get(name, name)}"
-        line(time_s / unit_s, color="black", linestyle="--", linewidth=1.2, label=words)
+    for line, transport in zip((left.axvline, right.axhline), transports, strict=True):
+        for row in document[document["transport"] == transport].itertuples():
+            words = plotting.verdict_label(row.verdict, f"document, {transport}, {row.text}")
+            line(row.time_s / unit_s, color=VERDICTS[row.verdict], linestyle="--", linewidth=1.2, label=words)
     left.set_xlabel(f"flows on the most loaded link, each {number(1e3 * unit_s, 3)} ms")
     left.set_xticks(range(int(counts.index.min()) - 1, int(counts.index.max()) + 2))
     percent_axis(left.yaxis, "share of the draws")
@@ -325,14 +329,13 @@ def last_flow_chances(
         right.plot(np.full(len(slow), names.index(name)), slow, **{**plotting.line_style(0, "none"), "alpha": 0.65})
         right.plot([i - 0.25, i + 0.25], [np.median(slow)] * 2, color=COLOURS[0], linewidth=2)
     right.set_xticks(range(len(names)), names)
-    right.set_xlim(-0.6, len(names) - 0.4)
-    right.set_ylim(bottom=0)
+    right.set(xlim=(-0.6, len(names) - 0.4), ylim=(0, None), ylabel="last flow, times the optimum")
     right.grid(axis="x", visible=False)
     right.set_xlabel("packets at which a link pauses / goes on")
-    right.set_ylabel("last flow, times the optimum")
     legend_below(figure, (left, right), 2)
-    panel_title(left, "(a) best effort, single path", left=True)
-    panel_title(right, "(b) RoCEv2, a mark for each seed; bar: median", left=True)
+    names = [_LABELS.get(transport, transport) for transport in transports]
+    panel_title(left, f"(a) {names[0]}", left=True)
+    panel_title(right, f"(b) {names[1]}, a mark for each seed; bar: median", left=True)
     return figure
 
 

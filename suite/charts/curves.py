@@ -316,8 +316,7 @@ def exposed_share_by_speed(
     speeds
         Of each network, that have a tick [bytes/s].
     printed
-        Points of a document: network, speed_Bps, model, share, relation (one of = ~ < >), verdict, over (whether ours
-        is above).
+        Marks: columns network, speed_Bps, model, share, relation, verdict, text, over (whether ours is above).
     hidden
         Wide-area speed that a document finds enough [bytes/s], our verdict, and text.
 
@@ -344,9 +343,9 @@ def exposed_share_by_speed(
         panel_title(ax, f"({letter}) {network}", left=True)
     if hidden:
         speed_Bps, verdict, text = hidden
-        look: dict = {"color": plotting.VERDICTS[verdict]}
-        axes[2].axvline(speed_Bps / units.Gbps, linestyle="--", linewidth=1.2, **look)
-        plotting.text_beside(axes[2], text, (speed_Bps / units.Gbps, 0.98), (4, 0), va="top", fontsize=8.5, **look)
+        axes[2].axvline(speed_Bps / units.Gbps, linestyle="--", linewidth=1.2, color=VERDICTS[verdict])
+        place = (speed_Bps / units.Gbps, 0.98)
+        plotting.document_text(axes[2], text, place, verdict, (4, 0), va="top", fontsize=8.5)
     percent_axis(axes[0].yaxis, _EXPOSED_SHARE)
     named: dict = {}
     for ax in axes[::-1]:
@@ -358,12 +357,9 @@ def exposed_share_by_speed(
 
 def _printed_share(ax: plt.Axes, row: Any) -> None:
     """A document's share at a speed: its mark, and the number on the side where our line is not."""
-    at, sign = (row.speed_Bps / units.Gbps, row.share), {"<": "< ", ">": "> "}.get(row.relation, "")
-    plotting.document_marks(ax, *at, row.verdict, row.relation)
     below = (row.over or row.share < 0.1) and row.relation != "<"  # near the axis there is room below
-    side: dict = {"ha": "right", "va": "top"} if below else {"ha": "left", "va": "bottom"}
-    shift, text = (-7, -1) if below else (7, 2), sign + plotting.percent(row.share)
-    plotting.text_beside(ax, text, at, shift, fontsize=9, color=plotting.VERDICTS[row.verdict], **side)
+    at, shift = (row.speed_Bps / units.Gbps, row.share), (-7, -1) if below else (7, 2)
+    plotting.document_marks(ax, *at, row.verdict, row.relation, text=row.text, shift=shift)
 
 
 def _ticks(wanted: Iterable[float], least: float, most: float) -> list[float]:

@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 
 from railcore.catalog import units
 from suite.plotting import COLOURS, document_marks, legend_below, line_style, log_axis, panel_title, percent
 
-_STUDY = "study of 2016 to 2024 (Norris et al. 2025)"
-_TOLERANCE = 0.1  # above it ours differs
+_STUDY = "study (Norris et al. 2025)"
 
 
 def headroom_by_curtailed_share(
@@ -23,8 +21,8 @@ def headroom_by_curtailed_share(
     data
         Columns authority, share, headroom_w, record_headroom_w (below the peaks of nine years).
     published
-        Columns quantity, authority ("" for the sum), share, published, error; its rows of headroom are hollow marks,
-        in (b) in the authority's colour.
+        Columns quantity, authority ("" for the sum), share, published, verdict; its rows of headroom are hollow marks,
+        in (b) with the authority's code.
     largest, names
         Authorities in panel (b), and their names by code.
 
@@ -41,18 +39,16 @@ def headroom_by_curtailed_share(
     left.plot(sums.index, sums["headroom_w"], **line_style(0, label="hours and peaks of two years"))
     left.plot(sums.index, sums["record_headroom_w"], **line_style(1, "--", label="hours of two years, peaks of nine"))
     total = marks[marks["authority"] == ""]
-    verdicts = np.where(total["error"].abs() > _TOLERANCE, "differs", "close")
-    document_marks(left, total["share"], total["published"] / units.GW, verdicts, label=_STUDY)
+    document_marks(left, total["share"], total["published"] / units.GW, total["verdict"], label=_STUDY)
     panel_title(left, f"(a) {len(codes)} authorities together", left=True)
     most = part[part["share"] == part["share"].max()].nlargest(largest, "headroom_w")["authority"]
     for i, code in enumerate(most, start=2):
         rows = part[part["authority"] == code]
-        colour = COLOURS[i % len(COLOURS)]
-        style = line_style(i, label=names.get(code, code), color=colour)
+        style = line_style(i, label=names.get(code, code), color=COLOURS[i % len(COLOURS)])
         right.plot(rows["share"], rows["headroom_w"] / units.GW, **style)
-        mark = marks[marks["authority"] == code]
-        right.plot(mark["share"], mark["published"] / units.GW, "D", color=colour, markerfacecolor="none", markersize=8)
-    right.plot([], [], "D", color="0.4", markerfacecolor="none", markersize=8, label="(b) the study, by colour")
+        mark, shift = marks[marks["authority"] == code], (-9 if i % 2 else 9, 0)  # neighbours on the other side
+        place = mark["share"], mark["published"] / units.GW
+        document_marks(right, *place, mark["verdict"], text=code, shift=shift, label=_STUDY)
     panel_title(right, f"(b) the {len(most)} with the most room", left=True)
     for ax in (left, right):
         log_axis(ax.xaxis, sorted(data["share"].unique()), text=percent)

@@ -9,6 +9,7 @@ from suite.colours import VERDICTS
 from suite.plotting import COLOURS, VERDICT_MARKERS
 
 _LEAST = 1e-4  # what is nearer is drawn here
+_PALE = 0.75  # share of white in marks of claims that no model was put to
 _TICKS = {_LEAST: "≤ 0.01%", 1e-3: "0.1%", 1e-2: "1%", 1e-1: "10%", 1.0: "100%", 10.0: "1,000%", 100.0: "10,000%"}
 
 
@@ -36,7 +37,7 @@ def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
         for verdict, colour in VERDICTS.items():
             for model in (True, False):
                 here = ((mine["verdict"] == verdict) & ((mine["evidence"] == "model") == model)).to_numpy()
-                face = colour if model else plotting.paler(colour, 0.75)
+                face = colour if model else plotting.paler(colour, _PALE)
                 look: dict = {"marker": VERDICT_MARKERS[verdict], "s": 16, "linewidth": 0.9, "clip_on": False}
                 look |= {"facecolor": face, "edgecolor": colour}
                 ax.scatter(places[here], off[here], **look, zorder=3)
@@ -54,6 +55,7 @@ def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
     ]
     grey = {"color": COLOURS[7], "marker": "o", **marks}
     handles.append(plt.Line2D([], [], label="dark: put to a model", **grey))
-    handles.append(plt.Line2D([], [], label="pale: looked up or multiplied", markerfacecolor="#EEEEEE", **grey))
+    grey["markerfacecolor"] = plotting.paler(COLOURS[7], _PALE)
+    handles.append(plt.Line2D([], [], label="pale: looked up or multiplied", **grey))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
     return figure

@@ -19,11 +19,12 @@ from suite.plotting import (
     LINKS,
     PASSES,
     TRAFFIC,
-    VERDICT_WORDS,
+    document_text,
     model_name,
     paler,
     panel_title,
     text_beside,
+    verdict_label,
 )
 
 _FILLS = PASSES | {"sync": TRAFFIC["data"]}
@@ -192,18 +193,20 @@ def _path(ax: plt.Axes, times: np.ndarray, stages: np.ndarray) -> None:
 
 
 def exchange_timelines(
-    parts: Mapping[str, Timed], title: str = "", document: Sequence[Mapping[str, tuple[float, str]]] = ()
+    parts: Mapping[str, tuple[str, Timed]],
+    title: str = "",
+    document: Mapping[str, Mapping[str, tuple[float, str]]] | None = None,
 ) -> plt.Figure:
-    """A device's passes and the steps of the exchange on their networks, a panel for each, by title.
+    """A device's passes and the steps of the exchange on their networks, a panel for each, by name: title and events.
 
     Each with events (columns lane, event, chunk, start_s, end_s), backward_end_s and due_s [s], end of the backward
     pass, dashed, and of what the next pass waits for; between them the exchange is exposed, shaded. title: of all.
-    Beside each lane are the times of its events in all; document: those of a document with our verdict, by event.
+    Beside each lane are the times of its events in all; document: of panels, a document's times and verdicts by event.
     """
+    document = document or {}
     figure, axes = plt.subplots(len(parts), 1, figsize=(10, 1.3 + 2.6 * len(parts)), squeeze=False)
     figure.suptitle(title, fontsize=11)
-    printed = [*document, *[{}] * len(parts)]
-    for letter, ax, (name, part), times in zip(ascii_lowercase, axes.flat, parts.items(), printed, strict=False):
+    for letter, ax, (name, (heading, part)) in zip(ascii_lowercase, axes.flat, parts.items(), strict=False):
         events = part.events[part.events["end_s"] > part.events["start_s"]]
         end_ms = events["end_s"].max() * 1e3
         for event in reversed(_EXCHANGE_EVENTS):  # the passes' traffic over the steps that it interrupts
@@ -219,16 +222,15 @@ def exchange_timelines(
         if part.due_s > part.backward_end_s:
             ax.axvspan(part.backward_end_s * 1e3, part.due_s * 1e3, color=WAITS, zorder=0)
         ax.axvline(part.backward_end_s * 1e3, color="black", linestyle="--", linewidth=1)
-        ax.set(xlim=(0, end_ms), ylim=(len(_LANES) - 0.5, -0.8))
+        ax.set(xlim=(0, end_ms), ylim=(len(_LANES) - 0.5, -0.8), xlabel="time [ms]")
         _lanes(ax, _LANES)
-        _times_of_events(ax, part.durations_s, times)
-        panel_title(ax, f"({letter}) {model_name(name)}", left=True)
-    axes[-1, 0].set_xlabel("time [ms]")
+        _times_of_events(ax, part.durations_s, document.get(name, {}))
+        panel_title(ax, f"({letter}) {model_name(heading)}", left=True)
     handles: list = [Patch(facecolor=WAITS, label="exchange exposed: the next forward pass waits")]
     handles.append(plt.Line2D([], [], color="black", linestyle="--", linewidth=1, label="end of the backward pass"))
-    verdicts = {verdict for times in document for _, verdict in times.values()}
+    verdicts = {verdict for times in document.values() for _, verdict in times.values()}
     for verdict in sorted(verdicts, key=[*VERDICTS].index):
-        handles.append(Patch(facecolor=VERDICTS[verdict], label=f"document: {VERDICT_WORDS[verdict]}"))
+        handles.append(Patch(facecolor=VERDICTS[verdict], label=verdict_label(verdict)))
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
@@ -244,10 +246,10 @@ def _times_of_events(ax: plt.Axes, ours_s: Mapping[str, float], document: Mappin
             at, (words, colour) = (1, lane + 0.31 * (row - (len(events) - 1) / 2)), _EXCHANGE_EVENTS[event]
             text_beside(ax, "\u25a0", at, (mark, 0), ha="center", color=colour, **place)
             text_beside(ax, words, at, (name, 0), ha="left", **place)
-            text_beside(ax, f"{1e3 * ours_s[event]:.2f}", at, (ours, 0), ha="right", **place)
+            text_beside(ax, f"{units.significant(1e3 * ours_s[event], 12):.2f}", at, (ours, 0), ha="right", **place)
             if event in document:
                 time_s, verdict = document[event]
-                text_beside(ax, number(1e3 * time_s), at, (theirs, 0), ha="right", color=VERDICTS[verdict], **place)
+                document_text(ax, number(1e3 * time_s), at, verdict, (theirs, 0), ha="right", **place)
 
 
 def hourly_demand(data: pd.DataFrame, title: str = "") -> plt.Figure:

@@ -268,7 +268,7 @@ class Diagram:
         left, y
             Where the text begins, and its middle [inches].
         said, verdict
-            The document's numbers in words, and our verdict on them.
+            The document's numbers in words, and our verdict on them; "" for nothing.
         **style
             Of matplotlib's text.
 
@@ -276,6 +276,8 @@ class Diagram:
         -------
         Nothing.
         """
+        if not said:
+            return
         words = "" if verdict == "reproduced" else f"; {VERDICT_WORDS[verdict]}"
         look: dict[str, Any] = {"ha": "left", "color": VERDICTS[verdict], "style": "italic", "linespacing": 1.25}
         self.text(left, y, f"document: {said}{words}", **look | style)

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from railcore.catalog.units import number
-from suite.colours import PARTS, VERDICTS
+from suite.colours import PARTS
 from suite.drawing.diagram import EDGE, FAINT, Box, Diagram
 from suite.drawing.symbols import text_outline
 from suite.plotting import LINKS
@@ -202,7 +202,7 @@ def gather_diagram(
     sends
         Columns stage (behind which it is sent), source, target (of gpu) and text.
     title, note
-        Of the page, and a line at its foot with its verdict.
+        Of the page, and what the document has, a line at its foot, with its verdict.
 
     Returns
     -------
@@ -239,6 +239,5 @@ def gather_diagram(
     used = [(name, colour) for name, colour in LINKS.items() if name in set(sends["link"])]
     page.legend(used, 0.1, 0.03)
     page.text(1.2, 0.1, "dashed: partial outputs that are not freed yet", font=8, ha="left")
-    if note[0]:
-        page.text(4.4, 0.1, note[0], font=8, ha="left", color=VERDICTS[note[1]])
+    page.document_text(3.9, 0.1, *note)
     return page.figure

@@ -45,6 +45,7 @@ def server_diagram(
     alert: Mapping[tuple[str, str] | str, str],
     lines: Sequence[str],
     document: Mapping[str, tuple[str, str]] | None = None,
+    across_note: str = "",
 ) -> "Figure":
     """A server: switch chips, GPUs, PCIe switches, NICs and the network, row by row, with links and bandwidths.
 
@@ -55,7 +56,7 @@ def server_diagram(
     title
         Of the page.
     notes
-        More lines in the boxes of parts, by name, such as a model; "across": what chip pairs of two baseboards give.
+        More lines in the boxes of parts, by name, such as a model.
     alert
         Links and parts to show in red, such as those that limit a flow, and why: text beside a link.
     lines
@@ -63,6 +64,8 @@ def server_diagram(
     document
         What the document has for links of a GPU ("hb"), PCIe ("pcie"), NICs ("nic") and chip pairs ("across"), in
         words, and our verdict.
+    across_note
+        What chip pairs of two baseboards give.
 
     Returns
     -------
@@ -105,7 +108,7 @@ def server_diagram(
         last = max(at[chip].middle[0] for chip in names["hb"] if graph.nodes[chip]["board"] == graph.nodes[a]["board"])
         clear = (last + at[b].middle[0]) / 2  # links of further pairs go up before, those of earlier ones end below
         _over(page, at[a], at[b], graph.edges[a, b], colour, (clear, top + 0.18 + _STEP * i))
-    _captions(page, graph, names, (low, notes.get("across", "")), document or {})
+    _captions(page, graph, names, low, across_note, document or {})
     for i, line in enumerate(lines):
         page.text(0.08, low - 0.06 - _LINE * i, line, ha="left")
     return page.figure
@@ -166,14 +169,25 @@ def _captions(
     page: Diagram,
     graph: "nx.Graph",
     names: Mapping[str, Sequence[str]],
-    place: tuple[float, str],
+    low: float,
+    across_note: str,
     document: Mapping[str, tuple[str, str]],
 ) -> None:
     """What the links of each layer carry, in the left margin, and below it what the document has.
 
-    place: where the drawing begins [inches], and the text for chip pairs of two baseboards.
+    Parameters
+    ----------
+    page, graph, names
+        The page, the server, and its parts by kind.
+    low
+        Where the drawing begins [inches].
+    across_note, document
+        As in `server_diagram`.
+
+    Returns
+    -------
+    Nothing.
     """
-    low, across = place
     of_gpu = [edge for *_, edge in graph.edges(names["gpu"][0], data=True)]
     hb = [edge for edge in of_gpu if edge["kind"] == "hb"]
     pcie = next(edge for edge in of_gpu if edge["kind"] == "pcie")
@@ -182,7 +196,7 @@ def _captions(
     links += f" = {sum(edge['links'] for edge in hb)}" * (len(hb) > 1)
     nic = f"{counted(len(nics), 'NICs')}: {_speed(nics[0]['bandwidth_Bps'])}{' each' * (len(nics) > 1)}"
     layers = [
-        ("across", 5.4, across),
+        ("across", 5.4, across_note),
         ("hb", 3.87, f"NVLink of a GPU:\n{links} links,\n{_both_ways(sum(edge['bandwidth_Bps'] for edge in hb))}"),
         ("pcie", 2.5, f"{lane} of a GPU:\n{_both_ways(pcie['bandwidth_Bps'])}"),
         ("", 1.5, f"{lane} of a NIC:\n{_both_ways(pcie['bandwidth_Bps'])}"),
@@ -190,12 +204,11 @@ def _captions(
     ]
     line = 0.14  # height of one [inches]
     for kind, y, text in layers:
-        said = document.get(kind)
-        ours, theirs = len(text.split("\n")), len(said[0].split("\n")) if said else 0
+        said = document.get(kind, ("", ""))
+        ours, theirs = (len(words.split("\n")) * bool(words) for words in (text, said[0]))
         top = low + y + line * (ours + theirs) / 2
         page.text(0.08, top - line * ours / 2, text, ha="left", linespacing=1.25)
-        if said:
-            page.document_text(0.08, top - line * (ours + theirs / 2) - 0.03, *said)
+        page.document_text(0.08, top - line * (ours + theirs / 2) - 0.03, *said)
 
 
 def _both_ways(value_Bps: float) -> str:
@@ -314,7 +327,7 @@ def ultra_ethernet_diagram(
     for i, members in enumerate(planes):
         bottom = low + 0.1 + row * (len(planes) - 1 - i) + gap * (i < above)
         leaves |= _plane(page, graph, i + 1, members, contexts, (bottom, row - 0.12), i < above)
-    _scale_up(page, (low + 0.1 + row * above - 0.12, gap + 0.12), delays["scale-up"])
+    _scale_up(page, low + row * above - 0.02, gap + 0.12, delays["scale-up"])
     place = Box(column.left, low + row * (len(planes) - above) + 0.17, column.width, 0.42)
     for spine, cell in zip(spines, place.cells(max(len(spines), 1)), strict=False):
         page.box(*cell.place, spine, kind="switch")
@@ -325,15 +338,15 @@ def ultra_ethernet_diagram(
     return page.figure
 
 
-def _scale_up(page: Diagram, place: tuple[float, float], delay: tuple[str, str, str]) -> None:
-    """Links between the GPUs of each node, with the delay; place: bottom and height of the room between their rows."""
-    (bottom, height), (ours, bound, verdict) = place, delay
+def _scale_up(page: Diagram, bottom: float, height: float, delay: tuple[str, str, str]) -> None:
+    """Links between the GPUs of each node, in the room between their rows, with the delay."""
+    ours, bound, verdict = delay
     for x in (0.2 + 0.1, _WIDTH - 0.2 - 0.1):
         page.link([(x, bottom), (x, bottom + height)], colour=LINKS["scale-up"], linewidth=2.2)
     for x, side in ((0.4, "left"), (_WIDTH - 0.4, "right")):
         words = f"Scale-up network:\nNVLink and PCIe,\nours: {ours}"
         page.text(x, bottom + height / 2 + 0.15, words, ha=side, linespacing=1.25)
-        page.document_text(x, bottom + height / 2 - 0.23, f"\n{bound}", verdict, ha=side)
+        page.document_text(x, bottom + height / 2 - 0.15, bound, verdict, ha=side)
 
 
 def _plane(

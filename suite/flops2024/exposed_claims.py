@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.units import Gbps, km, show
+from railcore.catalog.units import Gbps, km, number, show
 from railcore.datacenter.exposed import OVERLAP_RULES
 from railcore.network.wide_area import Route, fibre_route
 from suite import workspace
@@ -20,6 +20,7 @@ from suite.flops2024.specification import Cases, communication_quantities, docum
 from suite.flops2024.timeline import TIMELINE_ASSUMPTIONS, timeline
 from suite.flops2024.training_case import NETWORK_NAMES, TrainingCase
 from suite.ledger import claims
+from suite.ledger.claim_rows import RELATIONS
 from suite.ledger.readings import Entries, claim_verdicts, joined_texts, solve_for_target, verdict_readings
 
 BYTES_PER_NODE, FLOW_RATE = "flops2024.wan.bytes_per_node", "flops2024.wan.flow_rate"
@@ -66,25 +67,23 @@ def ways_of_counting(gpu_rates: Mapping[str, float]) -> dict[str, CaseChange]:
 
 
 def printed_marks(cases: Cases) -> pd.DataFrame:
-    """Points of `PRINTED_POINTS` that are shares; those of the machine as it is at the document's own speeds.
+    """Marks at `PRINTED_POINTS` that are shares; those of the machine as it is at the document's own speeds.
 
-    Columns network, speed_Bps, model, share (printed), relation, verdict (on ours, of the cases), over (whether ours
-    is above the printed share).
+    Columns network, speed_Bps, model, share (printed), relation, verdict (on ours, of the cases), text, over (whether
+    ours is above the printed share).
     """
-    site, ours, rows = document_site(1), shares_at_points(cases), []
-    for key, (model, speeds, faster) in PRINTED_POINTS.items():
-        entry = claims.claim(key)
+    site, rows = document_site(1), []
+    for key, mark in claims.marks(shares_at_points(cases)).items():
+        model, speeds, faster = PRINTED_POINTS[key]
         at = speeds or {"hb_Bps": float(site.hb_Bps), "nic_Bps": float(site.nic_Bps)}
-        if not faster and key in ours:
-            told = (
-                model,
-                entry.paper_value,
-                entry.relation,
-                claims.verdict_of(key, ours[key]),
-                ours[key] > entry.paper_value,
-            )
-            rows += [(NETWORK_NAMES[net], speed, *told) for net, speed in at.items()]
-    return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation", "verdict", "over"])
+        told = (model, mark.value, mark.relation, mark.verdict, _percent(mark), mark.ours > mark.value)
+        rows += [] if faster else [(NETWORK_NAMES[net], speed, *told) for net, speed in at.items()]
+    return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation", "verdict", "text", "over"])
+
+
+def _percent(mark: claims.Mark) -> str:
+    """The document's share in words: "≥ 40%"."""
+    return f"{RELATIONS[mark.relation]} {number(100 * mark.value)}%".removeprefix("= ")
 
 
 def printed_speeds() -> dict[str, list[float]]:
@@ -99,34 +98,35 @@ def printed_speeds() -> dict[str, list[float]]:
     return {NETWORK_NAMES[field]: sorted(speeds) for field, speeds in named.items()}
 
 
-def hidden_delay(cases: Cases) -> tuple[float, str, str]:
-    """Wide-area speed from which the document hides the delay [bytes/s], our verdict, and both in words."""
+def hidden_delay(cases: Cases) -> tuple[float, str, str] | None:
+    """Wide-area speed from which the document hides the delay [bytes/s], our verdict, and both in words; or no mark."""
     least = {name: communication_quantities(case)["wan_masked"] for name, case in cases.items()}
-    printed, bits = claims.paper_value(WAN_MASKED), 8 * max(least.values())
+    mark = claims.marks({WAN_MASKED: _masked_bps(cases)}).get(WAN_MASKED)
+    if not mark:
+        return None
     names = {"moe": "mixture"}
     ours = "\n".join(f"{show(speed, 'bps', 2)} ({names.get(name, name)})" for name, speed in least.items())
     delay = show(claims.paper_value(ONE_WAY_DELAY), "s")
-    words = f"document: at least\n{show(printed / 8, 'bps')} hide {delay}\nours: {ours}"
-    return printed / 8, claims.verdict_of(WAN_MASKED, bits), words
+    words = f"document: at least\n{mark.text} hide {delay}\nours: {ours}"
+    return mark.value / 8, mark.verdict, words
 
 
-def printed_durations(cases: Cases) -> list[dict[str, tuple[float, str]]]:
-    """For each case, what the document prints of a timeline's events: time [s] and our verdict, by event."""
-    delay_s, printed = claims.paper_value(ONE_WAY_DELAY), []
+def printed_durations(cases: Cases) -> dict[str, dict[str, tuple[float, str]]]:
+    """By model, marks of a timeline's events: the document's time [s] and our verdict, by event."""
+    printed: dict[str, dict[str, tuple[float, str]]] = {}
     for model, case in cases.items():
-        ours, delay = communication_quantities(case), (delay_s, claims.verdict_of(ONE_WAY_DELAY, _delay_s(case)))
-        keys = {event: f"flops2024.{model}.{name}" for event, name in _PRINTED_TIMES.items()}
-        times = {
-            event: (claims.paper_value(key), claims.verdict_of(key, ours[_PRINTED_TIMES[event]]))
-            for event, key in keys.items()
-        }
-        printed.append(times | {"propagation": delay})
+        ours, keys = communication_quantities(case), {"propagation": ONE_WAY_DELAY}
+        keys |= {event: f"flops2024.{model}.{name}" for event, name in _PRINTED_TIMES.items()}
+        values = {key: _delay_s(case) if key == ONE_WAY_DELAY else ours[key.split(".")[2]] for key in keys.values()}
+        marks = claims.marks(values)
+        printed[model] = {event: (marks[key].value, marks[key].verdict) for event, key in keys.items() if key in marks}
     return printed
 
 
-def printed_shares(cases: Cases) -> dict[str, float]:
-    """The document's exposed share of each model on the machine as it is."""
-    return {name: claims.paper_value(EXPOSED_SHARE + name) for name in cases}
+def printed_shares(cases: Cases) -> dict[str, str]:
+    """Marks of the exposed share of each model on the machine as it is, in words."""
+    marks = claims.marks({EXPOSED_SHARE + name: float(case.share) for name, case in cases.items()})
+    return {key.removeprefix(EXPOSED_SHARE): _percent(mark) for key, mark in marks.items()}
 
 
 def _delay_s(case: TrainingCase) -> float:

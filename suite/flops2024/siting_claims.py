@@ -1,7 +1,7 @@
 """flops2024 on power and siting: the split into east and west, and values, reasons and readings of the claims."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -226,11 +226,13 @@ def demand_side(printed_w: Mapping[str, float]) -> pd.DataFrame:
 def table1_shown(implied: pd.DataFrame) -> pd.DataFrame:
     """Table 1 for a reader: the document's three columns, then what is known beside them.
 
-    implied: of `demand_side`. Powers in MW, shares in percent.
+    implied: of `demand_side`. Powers in MW, shares in percent. Raises ValueError where authorities differ in the
+    window of their demand or the date of their capacity: each stands in one heading for all.
     """
     needs_w = [claims.paper_value(f"flops2024.infra.total_power_{end}") for end in ("low", "high")]
     rows = [authority_row(code) for code in implied["authority"]]
-    since, until = rows[0]["window"].split("/")
+    window, capacity_as_of = (_of_all(rows, name) for name in ("window", "capacity_as_of"))
+    since, until = window.split("/")
     megawatts = {name: (implied[name] / units.MW).round() for name in implied if name.endswith("_w")}
     return pd.DataFrame(
         {
@@ -242,12 +244,27 @@ def table1_shown(implied: pd.DataFrame) -> pd.DataFrame:
             ],
             f"largest demand, {since} to {until}, spikes removed [MW]": megawatts["peak_demand_clean_w"],
             "generation implied: both together [MW]": megawatts["implied_generation_clean_w"],
-            f"generation implied over plants' capacity of {rows[0]['capacity_as_of']}": [
-                f"{share:.0%}" + ": impossible" * (share > 1) for share in implied["implied_over_capacity"]
+            f"generation implied over plants' capacity of {capacity_as_of}": [
+                f"{units.number(100 * share, 3)}%" + ": impossible" * (share > 1)
+                for share in implied["implied_over_capacity"]
             ],
             "capacity less largest demand: the most that can be free [MW]": megawatts["bound_w"],
         }
     )
+
+
+def _of_all(rows: Sequence[Mapping[str, Any]], name: str) -> str:
+    """What all rows have in a column."""
+    values = {row[name] for row in rows}
+    if len(values) != 1:
+        raise ValueError(f"authorities have {name} {sorted(values)}: a table of them needs one")
+    return values.pop()
+
+
+def judged_headroom(published: pd.DataFrame) -> pd.DataFrame:
+    """`published_headroom` with a column verdict: of ours, reproduced where within 1% of the study's."""
+    pairs = zip(published["ours"], published["published"], strict=True)
+    return published.assign(verdict=[claims.verdict(ours, theirs, "~", 0.01) for ours, theirs in pairs])
 
 
 def _part_fed(power_w: float, need_w: float) -> str:

@@ -161,19 +161,20 @@ def _busy_and_delay_s(times: LayerTimes, site: DatacenterSite) -> tuple[tuple[fl
 
 
 def titled_timelines(
-    cases: Mapping[str, TrainingCase], document: Mapping[str, float] | None = None, **options
-) -> dict[str, Timeline]:
-    """Timelines of cases by titles that give their exposed share, here and by rule.
+    cases: Mapping[str, TrainingCase], document: Mapping[str, str] | None = None, **options
+) -> dict[str, tuple[str, Timeline]]:
+    """Timelines of cases with titles that give their exposed share, here and by rule.
 
-    document: the document's share, by case. options: of `timeline`.
+    document: the document's share in words, by case. options: of `timeline`.
     """
-    timelines = {}
+    timelines, shares = {}, document or {}
     for name, case in cases.items():
         view = timeline(case.times, case.site, **options)
         size = f"{units.number(case.model.total_parameters / 1e12, 3)}T parameters"
-        beside = f" (document: {document[name]:.0%})" if document else ""
+        beside = f" (document: {shares[name]})" if name in shares else ""
+        drawn, by_rule = (f"{units.number(100 * share, 3)}%" for share in (view.share, float(case.share)))
         counted = _COUNTED.get(case.rule, f"by the rule '{case.rule}'")
-        timelines[f"{name}, {size}: {view.share:.1%} is exposed; {case.share:.1%}{beside} {counted}"] = view
+        timelines[name] = f"{name}, {size}: {drawn} is exposed; {by_rule}{beside} {counted}", view
     return timelines
 
 

@@ -48,18 +48,22 @@ def drawn_times(runs: pd.DataFrame) -> dict[str, list[float]]:
 
 
 def document_times(runs: pd.DataFrame) -> pd.DataFrame:
-    """Last flow by transport as the document has it: columns transport, time_s, relation, verdict, text.
+    """Marks of the document's last flow by transport: columns transport, time_s, relation, verdict, text.
 
     runs: of Fig. 5, columns transport, last_s, optimum_s.
     """
-    drawn, optimum_s, rows = drawn_times(runs), float(runs["optimum_s"].median()), []
-    for name, key in FIG5.items():
-        mine, printed_s = drawn.get(key, [optimum_s]), claims.paper_value(key)
-        judged = claims.verdict_of(key, float(np.median(mine)), drawn.get(key, ()))
-        rows.append((name, printed_s, "=", judged, show(printed_s, "s")))
+    drawn, optimum_s = drawn_times(runs), float(runs["optimum_s"].median())
+    ours = {key: float(np.median(drawn.get(key, [optimum_s]))) for key in FIG5.values()}
     over = runs.loc[runs["transport"] == NAMED, "last_s"].median() / optimum_s - 1
-    most = claims.paper_value(EXCESS)
-    rows.append((NAMED, optimum_s * (1 + most), "<", claims.verdict_of(EXCESS, over), f"within {most:.0%}"))
+    marks = claims.marks(ours | {EXCESS: over}, drawn)
+    rows = [
+        (name, marks[key].value, marks[key].relation, marks[key].verdict, marks[key].text)
+        for name, key in FIG5.items()
+        if key in marks
+    ]
+    if most := marks.get(EXCESS):
+        told = f"within {number(100 * most.value)}%"
+        rows.append((NAMED, optimum_s * (1 + most.value), most.relation, most.verdict, told))
     return pd.DataFrame(rows, columns=["transport", "time_s", "relation", "verdict", "text"])
 
 
@@ -91,7 +95,8 @@ def exposed_by_transport(cases: Cases, times: pd.DataFrame) -> pd.DataFrame:
     """Exposed share of each model with each transport: a stage waits for the last flow of all.
 
     times: of `last_flow_times`. A send of another size takes as many times its optimum.
-    Columns transport, model, send_bytes, send_s, least, share, most (over seeds), printed, verdict.
+    Columns transport, model, send_bytes, send_s, least, share, most (over seeds); of the document's mark, where it has
+    one, printed and verdict.
     """
     rows = []
     for model, case in cases.items():
@@ -100,9 +105,9 @@ def exposed_by_transport(cases: Cases, times: pd.DataFrame) -> pd.DataFrame:
             sends = [ideal_s * last / row.optimum_s for last in (row.least_s, row.median_s, row.most_s)]
             shares = [share_with_slower_sends(case, send - ideal_s) for send in sends]
             key = {"optimum": IDEAL, "single path": EXPOSED}.get(row.transport, {}).get(model)
-            printed = claims.paper_value(key) if key else np.nan
-            judged = claims.verdict_of(key, shares[1]) if key else ""
-            rows.append((row.transport, model, pipeline_send_bytes(case), sends[1], *shares, printed, judged))
+            mark = claims.marks({key: shares[1]}).get(key) if key else None
+            told = (mark.value, mark.verdict) if mark else (np.nan, "")
+            rows.append((row.transport, model, pipeline_send_bytes(case), sends[1], *shares, *told))
     return pd.DataFrame(rows, columns="transport model send_bytes send_s least share most printed verdict".split())
 
 
@@ -199,13 +204,13 @@ def _needed_sends(case: TrainingCase, row) -> str:
 
     The two sends of a step are exposed.
     """
-    times, ideal_s = case.times, float(case.times.pipeline_s)
+    times, ideal_s, printed = case.times, float(case.times.pipeline_s), claims.paper_value(EXPOSED[row.model])
     compute_s = float(times.forward_s + times.backward_s)
-    goal_s, ours_s = (compute_s * share / (1 - share) for share in (row.printed, float(case.share)))
+    goal_s, ours_s = (compute_s * share / (1 - share) for share in (printed, float(case.share)))
     return (
         f"a send takes {show(row.send_s, 's', 3)} in place of {show(ideal_s, 's', 3)}; ours starts from "
         f"{float(case.share):.1%}, the document from {claims.paper_value(IDEAL[row.model]):.0%}; sends of "
-        f"{show(ideal_s + (goal_s - ours_s) / 2, 's', 3)} would give {row.printed:.0%}"
+        f"{show(ideal_s + (goal_s - ours_s) / 2, 's', 3)} would give {printed:.0%}"
     )
 
 

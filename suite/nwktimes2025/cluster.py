@@ -35,7 +35,7 @@ def documents_notes() -> dict[str, str]:
         f"telemetry,\nremote management (IPMI, Redfish), automation. Own ports, or VLANs or VRFs. {assumed}",
         "storage": f"NVMe-oF, Fibre Channel, or Ethernet with RDMA. {assumed}",
     }
-    return {network: f"Document: {text}" for network, text in notes.items()}
+    return {network: f"document: {text}" for network, text in notes.items()}
 
 
 def cluster_claims(cluster: Cluster) -> Entries:

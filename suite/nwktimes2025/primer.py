@@ -222,10 +222,11 @@ def backward_key(run: EmulatedRun) -> list[str]:
 
 
 def peer_note(run: EmulatedRun) -> tuple[str, str]:
-    """With whom the document lets GPU0 exchange its part in Fig. 1-11, and ours: a text and its verdict."""
+    """With whom the document lets GPU0 exchange its part in Fig. 1-11, and ours: a mark's text and verdict, or ""."""
     name, (first, peer, *_) = "nwktimes2025.fig1_11.tensor_peer", run.sharded.group(1)
-    text = f"Document: GPU{first} synchronizes with GPU{number(claims.paper_value(name))}. "
-    return f"{text}The other half of Fig. 1-10 is on GPU{peer}.", claims.verdict_of(name, peer)
+    text = f"GPU{first} synchronizes with GPU{number(claims.paper_value(name))}, but its Fig. 1-10 "
+    text += f"has the other half on GPU{peer}"
+    return next(((text, mark.verdict) for mark in claims.marks({name: float(peer)}).values()), ("", ""))
 
 
 def chain_data(
@@ -377,14 +378,14 @@ def with_inputs(events: pd.DataFrame, run: EmulatedRun) -> pd.DataFrame:
     A layer passes its outputs to the next layer on the same GPUs (step c) without a transfer, at one moment.
     """
     rows, data = events["what"] == "compute", run.strategy.coordinates(np.arange(run.strategy.gpus))["data"]
-    samples_each = run.inputs.shape[1] // run.strategy.data
-    size = run.strategy.micro_batch
+    samples_each, size = run.inputs.shape[1] // run.strategy.data, run.strategy.micro_batch
     first = data[events["rank"]] * samples_each + events["microbatch"] * size + 1
     inputs = [f" L{layer}: x{start}-x{start + size - 1}" for layer, start in zip(events["layer"], first, strict=True)]
     stages = run.sharded.stages
     within = [layer < len(stages) and stages[layer] == stages[layer - 1] for layer in events["layer"]]
     passed = events[np.array(within) & (events["kind"] == "tensor")]
-    passed = passed.assign(what="pass", series=PASSED, text=passed["text"].str.replace("b", "c"), start=passed["end"])
+    steps = passed["text"].str.removesuffix("b") + "c"
+    passed = passed.assign(what="pass", series=PASSED, text=steps, start=passed["end"])
     texts = events["text"] + np.where(rows, inputs, "")
     return pd.concat([events.assign(text=texts), passed], ignore_index=True)
 

@@ -51,13 +51,15 @@ def weight_adjustment(gradient: float, learning_rate: float) -> float:
     return float(np.abs(step.weights[0] - weight).item())
 
 
-def adjustment_note() -> str:
-    """The document's example of an update, and what a network of one neuron does: a line for Fig. 1-8."""
-    paper, ours = claims.paper_value("nwktimes2025.fig1_8.adjustment"), weight_adjustment(_GRADIENT, LEARNING_RATE)
-    return (
-        f"Document's example: gradient {_GRADIENT:.1f}, learning rate {LEARNING_RATE}: the weight changes by "
-        f"{LEARNING_RATE} x {_GRADIENT:.1f} = {number(paper)}; a network of one neuron, trained: {number(ours)}."
-    )
+def adjustment_note() -> list[str]:
+    """The document's example of an update, and ours: a line for Fig. 1-8, or none without its mark."""
+    marks = claims.marks({"nwktimes2025.fig1_8.adjustment": weight_adjustment(_GRADIENT, LEARNING_RATE)})
+    return [
+        f"document's example: gradient {_GRADIENT:.1f}, learning rate {LEARNING_RATE}: the weight changes by "
+        f"{LEARNING_RATE} x {_GRADIENT:.1f} = {mark.text}; ours, one neuron trained with that gradient: "
+        f"{number(mark.ours)}"
+        for mark in marks.values()
+    ]
 
 
 def tensor_claims(run: EmulatedRun) -> Entries:

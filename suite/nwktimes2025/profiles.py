@@ -39,7 +39,7 @@ _SHOWN: dict[str, dict[str, tuple[str, str]]] = {  # by profile and field: its n
         "rails_per_switch": ("rails per switch", "one, two or more"),
         "homing": ("switches of a NIC", ""),
         "multihoming": ("NIC ports joined by", ""),
-        "queues": ("queues", "RoCEv2 in its queue"),
+        "queues": ("queues, 0 to 7", "RoCEv2 in its queue"),
     },
     "spine": {
         "switch": ("switch ports", "high-density, high-speed"),

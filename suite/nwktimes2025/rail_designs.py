@@ -24,6 +24,10 @@ from suite.deployment.subnets import AddressPlan
 from suite.deployment.summaries import SummaryCheck, summary_check
 
 SWITCH = "Nexus 9348D-GX2A"  # of Fig. 13-6 and 13-7; the other figures name none
+MAPPING_RULE = (  # of `interface_of`, in words
+    "By the rule, rail r of server s is on interface 12 ((r − 1) mod 4) + o + 3 (s − 1), where o is 1 for rails 1 to 4 "
+    "and 2 for rails 5 to 8."
+)
 PANEL_ROWS = 3  # of Fig. 13-6: its numbers run down columns of three
 VLAN_OF_RAIL_1 = 101  # of Fig. 13-10 to 13-12
 CONNECTION_Bps = 800 * Gbps  # of a switch to one above it: one link, or a port channel of two
@@ -160,7 +164,8 @@ def switch_notes(plan: AddressPlan) -> dict[str, str]:
     if lost["gpus_lost"]:
         text = f"takes {counted(int(lost['gpus_lost']), 'GPUs')} off {counted(int(lost['rails_lost']), 'rails')}"
     else:
-        text = f"leaves {lost['share_left']:.0%} of the bandwidth of {counted(int(lost['gpus_touched']), 'GPUs')}"
+        left, touched = number(100 * lost["share_left"], 3), counted(int(lost["gpus_touched"]), "GPUs")
+        text = f"leaves {left}% of the bandwidth of {touched}"
     return dict.fromkeys(
         (leaf_name(1, 1, n) for n in _leaf_numbers(fabric)),
         f"{', '.join(links)}{ratio}\nfailed, it {text}",

@@ -28,20 +28,20 @@ def wiring_notes(plan: AddressPlan) -> list[tuple[str, str]]:
     joined = f"MLAG: the two switches act as one, a GPU has {fabric.nic_ports} x {speed} = {whole}. "
     return [
         (f"{joined}Peer links are ours: the document counts none.", ""),
-        (f"{failed}, and leaves {lost['share_left']:.0%} of their bandwidth.", ""),
+        (f"{failed}, and leaves {number(100 * lost['share_left'], 3)}% of their bandwidth.", ""),
     ]
 
 
-def segment_document(plan: AddressPlan) -> tuple[str, str]:
-    """What the document has for Fig. 13-7, of its plan."""
+def segment_document(plan: AddressPlan) -> list[tuple[str, str]]:
+    """What the document has for Fig. 13-7, of its plan: a line, or none without marks."""
     fabric = plan.fabric
     values = {"gpus": fabric.gpus, "rails": fabric.rails, "gpu_bandwidth": 8 * fabric.nic_ports * fabric.port_Bps}
-    values = {f"nwktimes2025.fig13_7.{name}": float(value) for name, value in values.items()}
-    gpus, rails, speed = (claims.paper_value(name) for name in values)
-    port = show(speed / 8 / fabric.nic_ports, "bps")
-    text = f"{number(gpus)} GPUs, {number(rails)} rails, {fabric.nic_ports} x {port} MLAG, "
-    text += f"{show(speed / 8, 'bps')} per GPU"
-    return text, _worst(values)
+    marks = claims.marks({f"nwktimes2025.fig13_7.{name}": float(value) for name, value in values.items()})
+    if not marks:
+        return []
+    gpus, rails, speed = marks.values()
+    port = show(speed.value / 8 / fabric.nic_ports, "bps")
+    return [(f"{gpus.text}, {rails.text}, {fabric.nic_ports} x {port} MLAG, {speed.text} per GPU", _worst(marks))]
 
 
 def panel_notes(plan: AddressPlan, panel: pd.DataFrame, mapping: pd.DataFrame) -> list[str]:
@@ -49,32 +49,34 @@ def panel_notes(plan: AddressPlan, panel: pd.DataFrame, mapping: pd.DataFrame) -
 
     plan: of Fig. 13-7. panel, mapping: of `front_panel_table` and `interface_check`.
     """
-    host, own = plan.fabric.port_Bps, plan.fabric.rail_switch.port_Bps
+    nic_port_Bps, switch_port_Bps = plan.fabric.port_Bps, plan.fabric.rail_switch.port_Bps
     used, free = int((panel["rail"] > 0).sum()), int((panel["rail"] == 0).sum())
     left = free - plan.peer_links
     down, up, rest = (
         f"{count} x {show(speed, 'bps')} = {show(count * speed, 'bps')}"
-        for count, speed in ((used, host), (free, own), (left, own))
+        for count, speed in ((used, nic_port_Bps), (free, switch_port_Bps), (left, switch_port_Bps))
     )
     return [
         f"Host ports: {down}. Interfaces without a rail: {up}; without the {plan.peer_links} peer links {rest}: "
-        f"oversubscription {number(used * host / (left * own), 3)}:1.",
+        f"oversubscription {number(used * nic_port_Bps / (left * switch_port_Bps), 3)}:1.",
         f"Interfaces of rails: {int(mapping['agrees'].sum())} of {len(mapping)} as in the document. The peer links "
         "and their interfaces are ours.",
     ]
 
 
 def pod_notes(figure: str, fabric: SegmentFabric) -> list[tuple[str, str]]:
-    """Of Fig. 13-8 or 13-9: tiers, stages, oversubscription, the document's numbers, and its speeds of a host port.
+    """Of Fig. 13-8 or 13-9: tiers, stages, oversubscription; the document's numbers and host ports where it has marks.
 
     figure: "fig13_8" or "fig13_9". fabric: of the picture.
     """
     values = rail_claims.pod_claims().values
-    values = {name: value for name, value in values.items() if f".{figure}." in name}
-    said = {name.rpartition(".")[2]: claims.paper_value(name) for name in values}
+    marks = claims.marks({name: value for name, value in values.items() if f".{figure}." in name})
+    said = {name.rpartition(".")[2]: mark.value for name, mark in marks.items()}
     path = [*_TIERS[: fabric.tiers], *reversed(_TIERS[: fabric.tiers - 1])]
     ratios = ", ".join(dict.fromkeys(f"{number(ratio, 3)}:1" for ratio in fabric.oversubscription))
     ours = f"{fabric.tiers} tiers, {len(path)} stages: {', '.join(path)}. Oversubscription {ratios}."
+    if not marks:
+        return [(ours, "")]
     names = f"{_WORDS[int(said['tiers'])]}-tier, {_WORDS[int(said['stages'])]}-stage, non-blocking"
     if figure == "fig13_8":
         text = f"{names}, {number(said['pod_gpus'])} GPUs; {show(said['downlink'] / 8, 'bps')} from the hosts, "
@@ -82,7 +84,7 @@ def pod_notes(figure: str, fabric: SegmentFabric) -> list[tuple[str, str]]:
     else:
         text = f"{names}, {counted(said['super_spines'], 'super-spines')}, {show(said['spine_uplink'] / 8, 'bps')} up "
         text += "from each spine"
-    slow = {name: value for name, value in values.items() if not name.endswith("port_rate")}
+    slow = {name: mark for name, mark in marks.items() if not name.endswith("port_rate")}
     doubled = rail_claims.doubled_ports(rail_designs.rail_design("fig13_8"))
     ports = f"Host ports: {show(fabric.port_Bps, 'bps')}, as the document counts for this figure. With the "
     ports += f"{show(doubled.port_Bps, 'bps')} of its Fig. 13-7 a rail switch is "
@@ -90,6 +92,6 @@ def pod_notes(figure: str, fabric: SegmentFabric) -> list[tuple[str, str]]:
     return [(ours, ""), (text, _worst(slow)), (ports, "")]
 
 
-def _worst(values: Mapping[str, float]) -> str:
-    """The worst of our verdicts on some claims, by id."""
-    return max((claims.verdict_of(name, value) for name, value in values.items()), key=claims.VERDICTS.index)
+def _worst(marks: Mapping[str, claims.Mark]) -> str:
+    """The worst of our verdicts on some claims."""
+    return max((mark.verdict for mark in marks.values()), key=claims.VERDICTS.index)

@@ -72,24 +72,29 @@ def nic_per_gpu_server() -> Server:
 
 
 def server_notes(server: Server) -> dict[str, str]:
-    """Models, counts and findings in a drawing of one of the document's servers, by the part's name; "across" too."""
+    """Models, counts and findings in a drawing of one of the document's servers, by the part's name."""
     parts = f"{counted(server.gpus, 'GPUs')} and {counted(server.nics, 'NICs')}"
     name, notes = f"{PCIE_SWITCH}, PCIe Gen{server.pcie_generation}", dict[str, str]()
     for row in pcie_lane_use(server).itertuples():
         notes[row.pcie_switch] = f"{name}: {row.lanes} lanes, {row.needed} needed by {parts}"
         if row.needed > row.lanes:
-            said = counted(claims.paper_value("nwktimes2025.fig13_2.pcie_switches"), "switches")
-            needed = counted(pcie_switches_needed(server), "switches")
-            text = f"{row.lanes} lanes are too few, {parts} need {row.needed}: {needed} (document: {said})"
-            notes[row.pcie_switch] = f"{name}: {text}"
+            needed = pcie_switches_needed(server)
+            marks = claims.marks({"nwktimes2025.fig13_2.pcie_switches": float(needed)})
+            said = "".join(f" as in the document: {mark.text}" for mark in marks.values())
+            text = f"{row.lanes} lanes are too few, {parts} need {row.needed}: {counted(needed, 'switches')}"
+            notes[row.pcie_switch] = f"{name}: {text} (drawn{said or ': ' + counted(server.pcie_switches, 'switches')})"
+    return notes | {f"NIC {i}": f"{NIC}\n{show(server.nic_Bps, 'bps')}" for i in range(1, server.nics + 1)}
+
+
+def across_note(server: Server) -> str:
+    """What GPUs on different baseboards of one of the document's servers get, one pair and all pairs at once."""
     graph, pairs = server.graph(), BASEBOARD_PAIRS
     far = part_bandwidth(graph, *pairs[0], ("hb",)).value_Bps
     together = flow_bandwidths(graph, pairs, ("hb",))["bandwidth_Bps"].min()
-    notes["across"] = (
+    return (
         f"GPU to GPU of the other\nbaseboard, one pair:\n{_speed(far)} one way,\n{_speed(2 * far)} both ways;\n"
         f"all {len(pairs)} pairs at once:\n{_speed(together)} each one way"
     )
-    return notes | {f"NIC {i}": f"{NIC}\n{show(server.nic_Bps, 'bps')}" for i in range(1, server.nics + 1)}
 
 
 def server_lines(server: Server) -> list[str]:
@@ -98,12 +103,13 @@ def server_lines(server: Server) -> list[str]:
     if server.nics == 1:
         both = network_share(replace(server, nics=OPENING_NICS))
         out += f"; with the {OPENING_NICS} NICs of the chapter's opening {_speed(both)}"
-    older, said = server.pcie_generation - 1, claims.paper_value("nwktimes2025.fig13_1.pcie_one_direction")
+    older = server.pcie_generation - 1
     carried = number(pcie_bandwidth(older, server.pcie_lanes) / GB, 3)
-    return [
-        f"{out}, one way.",
-        f"PCIe: {_speed(said)} one way is what x{server.pcie_lanes} of Gen{older} carries ({carried}); "
-        f"Gen{server.pcie_generation}, which the document names, carries {number(server.pcie_Bps / GB, 3)}.",
+    marks = claims.marks({"nwktimes2025.fig13_1.pcie_one_direction": server.pcie_Bps})
+    return [f"{out}, one way."] + [
+        f"PCIe: {mark.text} one way is what x{server.pcie_lanes} of Gen{older} carries ({carried}); "
+        f"Gen{server.pcie_generation}, which the document names, carries {number(mark.ours / GB, 3)}."
+        for mark in marks.values()
     ]
 
 
@@ -122,7 +128,7 @@ def server_alerts(server: Server) -> dict[str | tuple[str, str], str]:
 
 
 def documents_bandwidths(server: Server) -> dict[str, tuple[str, str]]:
-    """What the document has for the links of one of its servers, in words as there, and our verdict.
+    """Marks of the links of one of the document's servers: its numbers in words as there, and our verdict.
 
     Of a GPU's NVLinks ("hb"), a PCIe link ("pcie"), a NIC ("nic"), and of two GPUs on different baseboards ("across").
     """
@@ -132,20 +138,18 @@ def documents_bandwidths(server: Server) -> dict[str, tuple[str, str]]:
         "pcie_bandwidth": 2 * server.pcie_Bps,
         "shared_nic_bandwidth": server.nic_Bps,
         "cross_baseboard_bandwidth": 2 * across,
+        "nvlink4_links": float(sum(server.chip_links)),
+        "pcie_one_direction": server.pcie_Bps,
     }
-    ids = {name: f"nwktimes2025.fig13_1.{name}" for name in (*ours, "nvlink4_links", "pcie_one_direction")}
-    links = number(claims.paper_value(ids["nvlink4_links"]))
-    half = number(claims.paper_value(ids["pcie_one_direction"]) / GB)
-    said = {name: _speed(claims.paper_value(ids[name])) for name in ours}
-    words = {
-        "hb": f"{links} links,\n{said['nvlink4_bandwidth']} in total",
-        "pcie": f"{said['pcie_bandwidth']}\nboth ways, {half} one\nway",
-        "nic": f"about {said['shared_nic_bandwidth']}",
-        "across": f"{said['cross_baseboard_bandwidth']}\nin total",
-    }
+    marks = claims.marks({f"nwktimes2025.fig13_1.{name}": value for name, value in ours.items()})
+    if not marks:
+        return {}
+    nvlink, pcie, nic, pairs, links, half = marks.values()
     return {
-        kind: (text, claims.verdict_of(ids[name], value))
-        for (kind, text), (name, value) in zip(words.items(), ours.items(), strict=True)
+        "hb": (f"{links.text},\n{nvlink.text} in total", nvlink.verdict),
+        "pcie": (f"{pcie.text}\nboth ways, {number(half.value / GB)} one\nway", pcie.verdict),
+        "nic": (nic.text, nic.verdict),
+        "across": (f"{pairs.text}\nin total", pairs.verdict),
     }
 
 
@@ -167,19 +171,21 @@ def gpu_memory_lines(gpu: str, table: pd.DataFrame) -> list[str]:
 
 
 def documents_models(table: pd.DataFrame) -> dict[str, tuple[str, str]]:
-    """What the document has for each model of `document_models`, in words, and the verdict on our number of GPUs.
+    """Marks of each model of `document_models`: the document's numbers in words, the verdict on our number of GPUs.
 
-    "server": what it has for a server.
+    "server": that of a server.
     """
     memory = "nwktimes2025.fig13_3.server_memory"
-    whole = GPUS * catalog.item("gpus", GPU)["memory"]
-    text = f"a server of {GPUS} GPUs of {show(claims.paper_value(memory) / GPUS, 'B')} has "
-    models = {"server": (f"{text}{show(claims.paper_value(memory), 'B')}", claims.verdict_of(memory, whole))}
+    whole = claims.marks({memory: GPUS * catalog.item("gpus", GPU)["memory"]}).get(memory)
+    if not whole:
+        return {}
+    text = f"a server of {GPUS} GPUs of {show(whole.value / GPUS, 'B')} has {whole.text}"
+    models = {"server": (text, whole.verdict)}
     for row in table.itertuples():
         memory, gpus = (f"nwktimes2025.fig13_3.{part}_{str(row.model).lower()}" for part in ("memory", "gpus"))
-        said = show(claims.paper_value(memory), "B"), counted(claims.paper_value(gpus), "GPUs")
+        size, count = claims.marks({memory: row.memory_bytes, gpus: float(row.gpus)}).values()
         least = "at least " * ("at least" in claims.claim(gpus).claim)
-        models[str(row.model)] = f"{said[0]}, {least}{said[1]}", claims.verdict_of(gpus, float(row.gpus))
+        models[str(row.model)] = f"{size.text}, {least}{count.text}", count.verdict
     return models
 
 
@@ -244,7 +250,7 @@ def scale_up_path() -> DelayPath:
 
 
 def documents_delays() -> dict[str, tuple[str, str, str]]:
-    """Of Fig. 14-1's networks our delay and the document's bound, in words, and our verdict."""
+    """Of Fig. 14-1's networks our delay in words, and the mark: the document's bound and our verdict, or "" twice."""
     networks = {
         "scale-out": ("scale_out_delay", scale_out_path(), sum(scale_out_cables())),
         "scale-up": ("scale_up_delay", scale_up_path(), SCALE_UP_CABLE_M),
@@ -252,8 +258,9 @@ def documents_delays() -> dict[str, tuple[str, str, str]]:
     delays = {}
     for network, (name, path, length_m) in networks.items():
         claim_id, ours = f"nwktimes2025.fig14_1.{name}", float(path.delay_s(length_m)[0])
-        said = f"less than {show(claims.paper_value(claim_id), 's')}"
-        delays[network] = f"{number(1e6 * ours, 2)} µs", said, claims.verdict_of(claim_id, ours)
+        mark = claims.marks({claim_id: ours}).get(claim_id)
+        told = (mark.text, mark.verdict) if mark else ("", "")
+        delays[network] = f"{number(1e6 * ours, 2)} µs", *told
     return delays
 
 
