@@ -10,17 +10,21 @@ from railcore.catalog.units import Gbps
 from railcore.training import transfers, transformer
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime
+from suite import workspace
 from suite.railonly2025.expert_job import ExpertJob
 from suite.railonly2025.expert_loads import expert_demand
 from suite.railonly2025.expert_routing import expert_all_to_all_time
 from suite.railonly2025.moe import (
     ROUTING_LOADS,
+    entry_sizes,
     formula_error,
     iteration_overheads,
     moe_claims,
     platform_links,
     platform_routing_slowdowns,
+    printed_slowdowns,
     routing_slowdowns,
+    share_mark,
     share_readings,
 )
 
@@ -170,3 +174,21 @@ def test_what_is_forwarded_goes_to_another_rail_of_another_domain():
     assert values["railonly2025.fig4.forwarded_share"] == pytest.approx(15 * 7 / 127)
     assert values["railonly2025.moe.forwarding_formula"] == pytest.approx((15 / 16) / (7 / 8) - 1)
     assert "phases in turn" in readings["railonly2025.moe.forwarding_formula"]
+
+
+def test_entries_are_named_by_what_a_pair_sends():
+    """Silent rings leave the all-to-all alone; one HB domain for all has no ring on a rail."""
+    sizes, matrix = entry_sizes(JOB), JOB.iteration_traffic.dense()
+    ring = "all-to-all and a ring"
+    assert list(sizes) == ["all-to-all alone", f"{ring} in an HB domain", f"{ring} on a rail"]
+    assert [matrix[0, 12], matrix[0, 1], matrix[0, 8]] == pytest.approx(list(sizes.values()))
+    assert f"{ring} on a rail" not in entry_sizes(ExpertJob(MODEL, 128, 128, 4))
+
+
+def test_the_documents_marks_are_there_with_its_own_numbers_alone(monkeypatch):
+    values = {"railonly2025.moe.slowdown_a100": 0.08, "railonly2025.moe.slowdown_h100": 0.11}
+    share = {"railonly2025.fig4.all_to_all_share": 0.3}
+    assert printed_slowdowns(values) == {"DGX A100": "8.2%", "DGX H100": "11.2%"}
+    assert share_mark(share) == {"all-to-all": (0.27, "differs")}
+    monkeypatch.setattr(workspace, "parameterized", lambda: True)
+    assert printed_slowdowns(values) == share_mark(share) == {}

@@ -207,18 +207,25 @@ def test_a_table_as_the_documents_print_theirs_has_their_percentages_unless_the_
     assert shown["switches, rail-optimized → rail-only"].iloc[0] == "2,560 → 1,536" and shown.shape[1] == 8
     rows = rail_networks.savings_table(TABLES[1], 256, BOOK_2023, WATTS)
     assert rail_networks.printed_table(rows, TABLES[1])["cost saved (document)"].iloc[0] == "54.5% (54%)"
-    for item, said in zip(TABLES, ("117 M USD to 234 M USD", "SOTA"), strict=True):
-        assert said in rail_networks.table_title(item, 256, *BOOKS_2025)
+    of_2025, of_2023 = table1.table1_claims(256, *BOOKS_2025).values, table2.table2_claims(256, BOOK_2023, WATTS).values
+    assert "24 of 24 counts" in rail_networks.table_title(TABLES[0], ROWS_2025, 256, *BOOKS_2025)
+    assert "30 of 30 counts" in rail_networks.table_title(TABLES[1], rows, 256, BOOK_2023, WATTS)
+    of_text = table1.table1_words(ROWS_2025, of_2025)
+    assert "from 4 of" in of_text and "117 M USD to 234 M USD (at 65,536 GPUs) and 1.7 MW to 6.9 MW" in of_text
+    ratio = "At radix 64 its text has rail-only with 75% of the switches; the table has 60%."
+    assert of_text.endswith(ratio) and "SOTA" in table2.table2_words(of_2023) and ratio in table2.table2_words(of_2023)
     monkeypatch.setattr(workspace, "parameterized", lambda: True)
     assert rail_networks.printed_table(ROWS_2025, TABLES[0])["cost saved"].iloc[1] == "76.5%"
-    assert "117" not in rail_networks.table_title(TABLES[0], 256, *BOOKS_2025) and not table1.cost_marks({})
+    assert "document" not in rail_networks.table_title(TABLES[0], ROWS_2025, 256, *BOOKS_2025)
+    assert not table1.cost_marks({}) and table1.table1_words(ROWS_2025, of_2025) == table2.table2_words(of_2023) == ""
 
 
 def test_notes_say_where_lines_of_one_rate_meet_and_what_contradicts():
     curve = table1.link_rate_costs([8192, 65536], 256, [(5e10, 64), (5e10, 128), (1e11, 64)], *BOOKS_2025)
-    meet, contradiction = table1.cost_notes(curve)
+    values = table1.table1_claims(256, *BOOKS_2025).values
+    meet, contradiction = table1.cost_notes(curve, values)
     assert "400 Gbps" in meet and "the same tiers, 3 at 65,536 GPUs" in meet and "6.9 MW" in contradiction
-    assert len(table1.cost_notes(curve[curve["gpus"] == 8192])) == 1
+    assert len(table1.cost_notes(curve[curve["gpus"] == 8192], values)) == 1
 
 
 def test_curve_of_link_rates():

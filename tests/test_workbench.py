@@ -425,11 +425,14 @@ def test_a_tornado_with_both_ends_on_one_side_shows_both_bars_and_texts():
 def test_errors_of_a_model_stand_beside_those_of_the_documents_formulas_with_both_means():
     data = pd.DataFrame({"label": ["a", "b"], "source": "x", "global_batch": 8, "measured_iteration_s": 2.0})
     data = data.assign(modelled_s=[2.1, 1.9], error=[0.05, -0.05], formula_s=[2.2, np.nan], formula_error=[0.1, np.nan])
-    ax = bars.measured_runs(data, "runs", (0.1, "reproduced", 0.07, 42)).axes[1]
-    texts = ["ours", "5.0%", "+5.0%", "-5.0%", "formulas", "10.0%", "+10.0%", "7.0%"]
+    ax = bars.measured_runs(data, "runs", (0.1, "reproduced"), (0.07, 42)).axes[1]
+    texts = ["ours", "5%", "+5%", "-5%", "formulas", "10%", "+10%", "7%"]
     assert [text.get_text() for text in ax.texts if text.get_text()] == texts
     assert "within 10% on average" in str(ax.get_legend_handles_labels()[1])
+    assert bars._to_a_tenth(0.0964) == "9.6%" and bars._to_a_tenth(-1e-5, "+") == "0%"
     assert bars.measured_runs(data, "runs").axes[1].get_legend_handles_labels()[1] == []
+    alone = bars.measured_runs(data, "runs", others=(0.07, 42)).axes[1]
+    assert alone.texts[-1].get_text() == "7%" and alone.get_legend_handles_labels()[1] == []
     plt.close("all")
 
 
@@ -439,6 +442,8 @@ def test_slowdowns_by_routing_are_cells_with_the_documents_number_beside_their_p
     cells = [[text.get_text() for text in ax.texts] for ax in figure.axes]
     assert cells == [["10%", "8%"], ["-70%", "8%"]]
     assert figure.axes[0].get_yticklabels()[0].get_text() == "A100\n(document: 8.2%)"
+    plain = routing.slowdown_by_routing(data.assign(slowdown=0.1, bandwidth_ratio=0.08))
+    assert ["document" in drawn.get_supxlabel() for drawn in (figure, plain)] == [True, False]
     plt.close("all")
 
 
@@ -571,6 +576,25 @@ def test_shares_of_an_iteration_stand_under_it_with_the_documents_marks():
     plt.close("all")
 
 
+def test_any_number_of_oversubscriptions_is_drawn_in_shades_of_one_colour():
+    ways = [("rail-optimized", float(ratio)) for ratio in range(1, 9)] + [("rail-only, at once", np.inf)]
+    data = pd.DataFrame([(way, ratio, k) for way, ratio in ways for k in (8, 16)])
+    data = data.set_axis(["way", "oversubscription", "hb_domain_size"], axis=1).assign(iteration_s=1.0, slowdown=0.1)
+    lines = curves.expert_iteration_times(data, "t").axes[0].get_lines()
+    shades = lightness(mpl.colors.to_rgba_array([line.get_color() for line in lines[:8]]))
+    assert (np.diff(shades) > 0).all() and lines[8].get_label() == "rail-only, at once"
+    plt.close("all")
+
+
+def test_a_training_time_of_any_length_has_words():
+    assert [tradeoffs._duration(days) for days in (1000, 0.5, 1 / 48, 1e-4)] == [
+        "2.7 years",
+        "12 hours",
+        "30 minutes",
+        "8.6 seconds",
+    ]
+
+
 def test_a_network_that_was_not_laid_out_is_named():
     rows = [("optics", "tree"), ("optics", "76 rails, 4 planes"), ("copper", "tree")]
     data = pd.DataFrame(rows, columns=["links", "network"]).assign(part="switch chips", cost_usd=4e9)
@@ -694,7 +718,12 @@ def test_the_scale_of_a_traffic_matrix_names_entries_and_the_documents():
     entries = pd.DataFrame(entries)
     larger = entries.assign(bytes=entries["bytes"] * [2, 1, 1])
     names = heatmaps.entry_names({"A": entries, "B": larger})
-    assert list(names) == ["data parallel", "pipeline", "tensor parallel, A", "tensor parallel, B"]
+    assert list(names) == [
+        "data parallel",
+        "pipeline",
+        "tensor and sequence parallel, A",
+        "tensor and sequence parallel, B",
+    ]
     document = {3e11: ("differs", "about 300 GB")}
     bar = heatmaps.traffic_matrices({"one": entries}, 2, 1, "t", names, document).axes[-1]
     ticks = [text.get_text() for text in bar.get_yticklabels()]
@@ -706,19 +735,23 @@ def test_the_scale_of_a_traffic_matrix_names_entries_and_the_documents():
 def test_bounds_of_the_document_stand_beside_sums_of_traffic():
     kinds = ["tensor", "data within", "data between"]
     data = pd.DataFrame({"case": "A", "kind": [*kinds, "all"], "silent_pairs": 0.99, "share_of_pairs": [1, 2, 4, 7]})
-    data = data.assign(share_of_pairs=data.share_of_pairs / 1000, share_of_bytes=[0.5, 0.4, 0.1, 1])
-    marks = pd.DataFrame([("volume", 0.9, 1, "close", "over 90%")], columns="panel share arrow verdict text".split())
-    left, right = bars.traffic_shares(data, "t", marks).axes
+    data = data.assign(share_of_pairs=data.share_of_pairs / 1000, share_of_bytes=[0.5, 0.42, 0.08, 1])
+    marks = [("volume", 0.9, ">", "close", "over 90%")]
+    marks = pd.DataFrame(marks, columns="panel share relation verdict text".split())
+    figure = bars.traffic_shares(data, "t", marks, {"tensor": "model parallel"})
+    left, right = figure.axes
+    assert "model parallel" in [text.get_text() for text in figure.legends[0].get_texts()]
     assert [text.get_text() for text in left.texts] == ["no traffic:\n99%", "↓ 0.3%"]
     arrow, words = right.texts[1:]
-    assert right.texts[0].get_text() == "↓ 90%" and words.get_text() == "document:\nover 90%" and arrow.arrow_patch
+    assert right.texts[0].get_text() == "↓ 92%" and right.texts[0].xy[1] == 0.9  # below the bound's line
+    assert words.get_text() == "document:\nover 90%" and arrow.arrow_patch
     plt.close("all")
 
 
 def test_runs_are_a_line_for_each_group_and_those_beyond_the_axis_are_triangles():
     data = pd.DataFrame({"group": ["a", "a", "b"], "modelled_s": [1.1, 0.2, 1.7], "measured_iteration_s": 1.0})
     ax = tradeoffs.modelled_over_measured(data, "group", "t").axes[0]
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["a (2): 45.0%", "b (1): 70.0%"]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["a (2): 45%", "b (1): 70%"]
     marks = {(line.get_marker(), *line.get_xydata()[:1].ravel()) for line in ax.get_lines()}
     assert marks >= {("o", 1.1, 0), ("<", 0.5, 0), (">", 1.5, 1)}
     plt.close("all")

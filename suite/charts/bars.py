@@ -1,6 +1,6 @@
 """Bars: tornados, errors of a model, ranges; and stacked: costs by part, times by term, traffic by kind."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
@@ -27,6 +27,7 @@ from suite.plotting import (
     text_beside,
 )
 
+_COLUMN: dict = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "fontsize": 8}  # of numbers
 _LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
 _MODELS = (  # of an iteration's time: names, columns of time and error, colour
     ("our model", "ours", "modelled_s", "error", "#000000"),
@@ -41,10 +42,10 @@ _ITERATION_TERMS = {  # of the two-stage model's iteration time: name and colour
     "model_parallel_s": ("model parallel", TRAFFIC["tensor"]),
 }
 TRAFFIC_NAMES = {  # in the order of the legend
-    "tensor": "model parallel",
-    "sequence": "tensor parallel",
-    "data within": "data parallel inside HB domains (second stage)",
-    "data between": "data parallel between HB domains (first stage)",
+    "tensor": "tensor parallel",
+    "sequence": "tensor and sequence parallel",
+    "data within": "data parallel inside HB domains",
+    "data between": "data parallel between HB domains",
     "data": "data parallel",
     "pipeline": "pipeline",
     "context": "context",
@@ -89,7 +90,11 @@ def _beside(ax: plt.Axes, x: float, y: float, text: str, rightward: bool = True,
 
 
 def measured_runs(
-    data: pd.DataFrame, title: str, document: tuple[float, str, float, int] | None = None, note: str = ""
+    data: pd.DataFrame,
+    title: str,
+    document: tuple[float, str] | None = None,
+    others: tuple[float, int] | None = None,
+    note: str = "",
 ) -> plt.Figure:
     """Measured and modelled times as points, a run a row, and the errors beside them as bars, with their means below.
 
@@ -101,8 +106,9 @@ def measured_runs(
     title
         Of the figure.
     document
-        Mean error that the document has of its own model at most, our verdict, and what it is on: the mean error of its
-        formulas on other runs, and their number.
+        Mean error that the document has of its own model at most, and our verdict: a mark beside `others`.
+    others
+        Mean error of the document's formulas on other runs, and their number.
     note
         Above the legend.
 
@@ -122,20 +128,22 @@ def measured_runs(
         left.plot(data[time], places, "|", color=colour, markersize=15, markeredgewidth=1.8, label=name)
         mean = data[error].abs().mean()
         right.barh(np.append(places, last) + 0.36 * i - 0.18, [*data[error], mean], color=colour, height=0.34)
-        texts = {-1: short, last: f"{mean:.1%}"}
-        texts |= {y: f"{off:+.1%}".replace("-0.0%", "0.0%") for y, off in enumerate(data[error]) if not np.isnan(off)}
-        place: dict = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "fontsize": 8}
+        texts = {-1: short, last: _to_a_tenth(mean)}
+        texts |= {y: _to_a_tenth(off, "+") for y, off in enumerate(data[error]) if not np.isnan(off)}
         for y, text in texts.items():
-            right.annotate(text, (0.84 + 0.18 * i, y), color=colour, **place)
+            right.annotate(text, (0.84 + 0.18 * i, y), color=colour, **_COLUMN)
     rows = dict(zip(places, data["label"] + data["global_batch"].map(", batch {:,}".format), strict=True))
     rows[last] = "mean of absolute errors"
-    bound, verdict, mean, count = document or (0.0, "reproduced", 0.0, 0)
-    if document:
+    if others:
+        mean_of_others, count = others
         rows[last + 1] = f"the same on {count} other runs"
-        right.barh(last + 1.18, mean, color=colour, height=0.34)
-        right.annotate(f"{mean:.1%}", (1.02, last + 1), color=colour, **place)
+        right.barh(last + 1.18, mean_of_others, color=FORMULAS, height=0.34)
+        right.annotate(_to_a_tenth(mean_of_others), (1.02, last + 1), color=FORMULAS, **_COLUMN)
+    bound, verdict = document or (0.0, "")
+    if document:
         words = f"document, its own model: within {percent(bound)} on average"
         plotting.document_marks(right, bound, last + 1, verdict, "<", "x", label=words)
+        right.vlines(bound, last - 0.5, last + 1.6, colors=VERDICTS[verdict], linestyles=":")
     left.set_yticks([*rows], [*rows.values()], fontsize=8)
     left.set_ylim(max(rows) + 0.6, -1.4)
     plotting.log_axis(left.xaxis, [1, 2, 5, 10, 20, 50, 100])
@@ -152,6 +160,12 @@ def measured_runs(
     legend_below(figure, (left, right), 2, fontsize=9, title=note, title_fontsize=9)
     figure.suptitle(title, fontsize=11)
     return figure
+
+
+def _to_a_tenth(share: float, sign: str = "") -> str:
+    """A share as text, to a tenth of a percent: "5%", "-0.3%"; sign: before one above 0."""
+    tenths = round(significant(1000 * share))
+    return sign * (tenths > 0) + percent(tenths / 1000, 6)
 
 
 def _stacked_bars(
@@ -260,8 +274,8 @@ def iteration_time_by_network(data: pd.DataFrame, title: str, marks: pd.DataFram
         mine = marks[marks["model"] == model]
         for mark in mine.itertuples():
             plotting.document_marks(ax, places[mark.network], mark.iteration_s, mark.verdict)
-            look: dict = {"ha": "center", "fontsize": 9, "color": VERDICTS[mark.verdict]}
-            text_beside(ax, mark.text, (places[mark.network], mark.iteration_s), (0, 36), **look)
+            plotting.document_text(ax, mark.text, (places[mark.network], mark.iteration_s), mark.verdict, (0, 36))
+        ax.margins(y=0.32)
         batch = number(part["batch_tokens"].iloc[0] / 1e6, 3)
         ax.set(xlabel="", ylabel="" if ax is not figure.axes[0] else "iteration time [s]")
         panel_title(ax, f"({letter}) {model}, batch {batch}M tokens")
@@ -286,7 +300,7 @@ def iteration_breakdown(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
 
 
 def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float] = ()) -> plt.Figure:
-    """Bars of cost in billion USD by network, stacked by part, a panel for each `links`; the budget as a dashed line.
+    """Bars of cost in B USD by network, stacked by part, a panel for each `links`; the budget as a dashed line.
 
     Where the budget is more than twice the highest bar, the legend says it without a line. A network that a panel lacks
     is named there as not laid out.
@@ -353,7 +367,7 @@ _PAIR_PANELS = {"pairs": ("(a) GPU pairs with traffic", "share of ordered GPU pa
 _PAIR_PANELS["volume"] = ("(b) volume", "share of bytes")
 
 
-def traffic_shares(data: pd.DataFrame, title: str, marks: pd.DataFrame) -> plt.Figure:
+def traffic_shares(data: pd.DataFrame, title: str, marks: pd.DataFrame, names: Mapping[str, str]) -> plt.Figure:
     """(a) share of GPU pairs and (b) of the bytes by kind of traffic, stacked, for each model.
 
     Over the bars stand the share of pairs without traffic and the sum of the kinds that stay inside HB domains.
@@ -365,7 +379,9 @@ def traffic_shares(data: pd.DataFrame, title: str, marks: pd.DataFrame) -> plt.F
     title
         Of the figure.
     marks
-        The document's bounds: columns panel ("pairs" or "volume"), share, arrow (-1: less, 1: more), verdict, text.
+        The document's bounds: columns panel ("pairs" or "volume"), share, relation (< or >), verdict, text.
+    names
+        Of the kinds, in the document's words.
 
     Returns
     -------
@@ -379,34 +395,35 @@ def traffic_shares(data: pd.DataFrame, title: str, marks: pd.DataFrame) -> plt.F
         column = "share_of_pairs" if panel == "pairs" else "share_of_bytes"
         table = data.pivot(index="case", columns="kind", values=column).loc[models]
         table = table[[kind for kind in _PAIR_KINDS if kind in table]]
-        _stacked_bars(table.rename(columns=TRAFFIC_NAMES), ax, width=0.75, colours=[TRAFFIC[kind] for kind in table])
-        inside = table.drop(columns="data between", errors="ignore").sum(axis=1)
+        _stacked_bars(table.rename(columns=names), ax, width=0.75, colours=[TRAFFIC[kind] for kind in table])
+        inside, mine = table.drop(columns="data between", errors="ignore").sum(axis=1), marks[marks["panel"] == panel]
         for x, model in enumerate(models):
             whole = table.loc[model].sum(), f"no traffic:\n{percent(silent[model], 4)}", {"shift": (0, 3)}
             ink: dict = {"color": ink_on(TRAFFIC["data between"]), "shift": (0, 3)}
-            if panel == "volume":  # on the bar below the sum, and on the line of a bound
+            if panel == "volume":  # on the bar, below the sum and the line of a bound
                 face = TRAFFIC["data within"]
                 ink = {"color": ink_on(face), "shift": (0, -3), "va": "top"}
                 ink["bbox"] = {"facecolor": face, "linewidth": 0, "pad": 0}
-            together = inside[model], f"↓ {percent(inside[model])}", ink
+            below = min([inside[model], *mine["share"]]) if panel == "volume" else inside[model]
+            together = below, f"↓ {percent(inside[model])}", ink
             for y, words, look in (whole, together) if panel == "pairs" else (together,):
                 text_beside(ax, words, (x, y), **look, ha="center", fontsize=8)
-        for mark in marks[marks["panel"] == panel].itertuples():
+        for mark in mine.itertuples():
             _bound(ax, mark, len(models))
         panel_title(ax, name)
         ax.set_xlim(-0.5, len(models) - 0.5 + (0.9 if len(marks) else 0))
         ax.margins(y=0.2)
         percent_axis(ax.yaxis, label)
     axes[1].set_yticks(np.linspace(0, 1, 6))
-    legend_below(figure, axes, 2, title="↓: model parallel and second stage together, the traffic inside HB domains")
+    legend_below(figure, axes, 2, title="↓: all traffic inside HB domains together")
     return figure
 
 
 def _bound(ax: plt.Axes, mark, x: float) -> None:
     """A bound of the document: a dashed line, at x a mark with an arrow to what is allowed, its words opposite."""
     ax.axhline(mark.share, color=VERDICTS[mark.verdict], linestyle=(0, (4, 3)), linewidth=1)
-    words, relation = f"document:\n{mark.text}", "<" if mark.arrow < 0 else ">"
-    plotting.document_marks(ax, x, mark.share, mark.verdict, relation, text=words, shift=(0, -9 * mark.arrow))
+    words, shift = f"document:\n{mark.text}", (0, 9 if mark.relation == "<" else -9)
+    plotting.document_marks(ax, x, mark.share, mark.verdict, mark.relation, text=words, shift=shift)
 
 
 def volume_by_kind(volumes: pd.DataFrame, ax: plt.Axes) -> plt.Axes:

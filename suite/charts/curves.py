@@ -10,7 +10,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.colors import ListedColormap
-from matplotlib.patheffects import withStroke
 
 from railcore.catalog import units
 from railcore.catalog.colours import network_colour
@@ -87,7 +86,6 @@ _SHARES = {  # under an iteration time: its column, the axis' label and the pane
     "slowdown": ("longer than the ideal", "slowdown against the ideal"),
     "saving": ("iteration time saved", "gain of doubling the HB domain to this size"),
 }
-_HALO = [withStroke(linewidth=3, foreground="white")]
 
 
 def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, marks: pd.DataFrame) -> plt.Figure:
@@ -116,9 +114,10 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
         (top, bottom), rows = axes[:, column], data[data["model"] == model]
         smaller = rows[rows["hb_domain_size"] < rows["gpus"]]
         part = rows if smaller.empty else smaller
-        sizes = sorted(part["hb_domain_size"].unique())
+        sizes, colours = sorted(part["hb_domain_size"].unique()), {}
         for i, (gpus, rows) in enumerate(part.groupby("gpus")):
             style = plotting.line_style(i, label=f"{gpus:,} GPUs")
+            colours[gpus] = style["color"]
             top.plot(rows["hb_domain_size"], rows["iteration_s"], **style)
             top.axhline(rows["ideal_s"].iloc[0], color=style["color"], linestyle="--", linewidth=1.2)
             drawn = rows[rows[share] > 0]
@@ -126,7 +125,8 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
         bottom.margins(y=0.12)
         for mark in marks[marks["model"] == model].itertuples():
             at_size = part[part["hb_domain_size"] == mark.hb_domain_size].set_index("gpus")[share]
-            _domain_size_mark(bottom, mark, sizes[0], dict(at_size.sort_index()) if "gpus" in marks else {})
+            ours = {gpus: (value, colours[gpus]) for gpus, value in at_size.items()} if "gpus" in marks else {}
+            _domain_size_mark(bottom, mark, sizes[0], ours)
         log_axis(bottom.yaxis, text=plotting.percent)
         if part["iteration_s"].max() > 5 * part["ideal_s"].min():
             log_axis(top.yaxis)
@@ -145,7 +145,7 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
     return figure
 
 
-def _domain_size_mark(ax: plt.Axes, mark, first: float, ours: Mapping[int, float]) -> None:
+def _domain_size_mark(ax: plt.Axes, mark, first: float, ours: Mapping[int, tuple[float, str]]) -> None:
     """A number of the document over HB domain sizes, with its words.
 
     Parameters
@@ -155,30 +155,30 @@ def _domain_size_mark(ax: plt.Axes, mark, first: float, ours: Mapping[int, float
     first
         HB domain size at the left end.
     ours
-        Our shares at the mark's size by GPUs where it is of no named cluster; else none.
+        By GPUs our share at the mark's size, and its colour, where the mark is of no named cluster; else none.
 
     Returns
     -------
     Nothing.
     """
     x, y, colour = mark.hb_domain_size, mark.share, VERDICTS[mark.verdict]
-    style: dict = {"fontsize": 8.5, "color": colour, "path_effects": _HALO, "zorder": 6, "va": "top"}
     if math.isnan(y):
         ax.axvline(x, 0.45, color=colour, linestyle=":", linewidth=1.5)
-        plotting.text_beside(ax, mark.text, (x, 1), (5, -2), xycoords=("data", "axes fraction"), **style)
+        place: dict = {"xycoords": ("data", "axes fraction"), "fontsize": 8.5}
+        plotting.document_text(ax, mark.text, (x, 1), mark.verdict, (5, -2), **place)
         return
-    plotting.document_marks(ax, x, y, mark.verdict, markersize=11)
+    plotting.document_marks(ax, x, y, mark.verdict, text="" if ours else mark.text, shift=(-6, -7), markersize=11)
     if not ours:
-        plotting.text_beside(ax, mark.text, (x, y), (-6, -7), ha="right", **style)
         return
     ax.axhline(y, color=colour, linestyle=(0, (4, 3)), linewidth=1)
-    plotting.text_beside(ax, mark.text, (first, y), (-6, -4), **style)
+    plotting.document_text(ax, mark.text, (first, y), mark.verdict, (-6, -4), ha="left", fontsize=8.5)
     if mark.gpus in ours:
         line: dict = {"arrowstyle": "->", "color": colour, "linewidth": 1.4, "shrinkA": 6, "shrinkB": 4}
-        ax.annotate("", (x, ours[mark.gpus]), (x, y), arrowprops=line, zorder=6)
-    for i, share in enumerate(ours.values()):
-        look: dict = {"fontsize": 8.5, "path_effects": _HALO, "zorder": 7, "color": COLOURS[i], "weight": "bold"}
-        plotting.text_beside(ax, plotting.percent(share, 2), (x, share), (7, 4 if share > y else -12), **look)
+        ax.annotate("", (x, ours[mark.gpus][0]), (x, y), arrowprops=line, zorder=6)
+    look: dict = {"fontsize": 8.5, "path_effects": plotting.HALO, "zorder": 7, "weight": "bold"}
+    for share, colour in ours.values():
+        shift = 7, 4 if share > y else -12
+        plotting.text_beside(ax, plotting.percent(share, 2), (x, share), shift, color=colour, **look)
 
 
 def slowdown_by_domain_size(data: pd.DataFrame, by: str, title: str, label: str = "{}") -> plt.Figure:
@@ -241,11 +241,8 @@ def iteration_time_by_batch(data: pd.DataFrame, title: str, marks: pd.DataFrame)
     for mark in marks.itertuples():
         place = mark.batch_sequences, mark.relative
         plotting.document_marks(axes[1], *place, mark.verdict, markersize=11)
-        first = mark.batch_sequences == ideal["batch_sequences"].min()
-        style: dict = {"ha": "left" if first else "right", "va": "top", "fontsize": 9, "path_effects": _HALO}
-        plotting.text_beside(
-            axes[1], mark.text, place, (-10 if first else 10, -9), **style, color=VERDICTS[mark.verdict], zorder=6
-        )
+        side, ha = (-10, "left") if mark.batch_sequences == ideal["batch_sequences"].min() else (10, "right")
+        plotting.document_text(axes[1], mark.text, place, mark.verdict, (side, -9), ha=ha)
     tokens = data["batch_tokens"].iloc[0] / data["batch_sequences"].iloc[0]
     for ax in axes:
         ax.set_xlabel(f"batch [sequences of {number(tokens)} tokens]")
@@ -279,14 +276,13 @@ def expert_iteration_times(data: pd.DataFrame, title: str) -> plt.Figure:
     """
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.8))
     figure.suptitle(title)
+    ratios = sorted({ratio for ratio in data["oversubscription"] if math.isfinite(ratio)})
     for ax, column in zip(axes, ("iteration_s", "slowdown"), strict=True):
         for i, ((way, ratio), part) in enumerate(data.groupby(["way", "oversubscription"], sort=False)):
-            label = f"{way}, leaves {number(ratio)}:1" if math.isfinite(ratio) else way
-            pale = 0.2 * i if math.isfinite(ratio) else 0.5 * ("at once" in way)
+            label = f"{way}, leaves {number(ratio)}:1" if ratio in ratios else way
+            pale = 0.7 * ratios.index(ratio) / len(ratios) if ratio in ratios else 0.5 * ("at once" in way)
             colour = plotting.paler(network_colour(label), pale)
-            style = plotting.line_style(
-                i, "-" if math.isfinite(ratio) else "--", markersize=6, label=label, color=colour
-            )
+            style = plotting.line_style(i, "-" if ratio in ratios else "--", markersize=6, label=label, color=colour)
             ax.plot(part["hb_domain_size"], part[column], **style)
         log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2)
         ax.set_xlabel(units.label("hb_domain_size"))

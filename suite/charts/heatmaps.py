@@ -12,7 +12,6 @@ import pandas as pd
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.patches import Rectangle
-from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullLocator
 
 from railcore.catalog import units
@@ -20,12 +19,11 @@ from railcore.catalog.colours import network_colour
 from railcore.catalog.units import GB, counted, number
 from suite import plotting
 from suite.charts.bars import TRAFFIC_NAMES, volume_by_kind
-from suite.colours import VERDICTS
 from suite.plotting import COLOURS, heat_colours, log_axis, panels, percent, percent_axis
 
 _CELLS = 256  # of a matrix' side: more GPUs share a cell, which shows the largest entry
 _NO_SHARE_COLOUR = "#CFCFCF"
-_LEADS = 0.6  # share of draws from which a network is the best one
+LEADS = 0.6  # share of draws from which a network is surely the best one
 
 
 def heatmap(
@@ -174,15 +172,15 @@ def _byte_colours(sizes: np.ndarray) -> ScalarMappable:
     return ScalarMappable(LogNorm(sizes.min() / GB / 1.05, sizes.max() / GB * 1.05), heat_colours())
 
 
-def entry_names(nets: Mapping[str, pd.DataFrame]) -> dict[str, float]:
+def entry_names(nets: Mapping[str, pd.DataFrame], kinds: Mapping[str, str] = TRAFFIC_NAMES) -> dict[str, float]:
     """Largest entry of each kind of traffic [bytes] by its name, and by the model's where the models differ.
 
-    nets: entries by model, columns kind and bytes.
+    nets: entries by model, columns kind and bytes. kinds: names of the kinds.
     """
     largest = pd.DataFrame({model: entries.groupby("kind")["bytes"].max() for model, entries in nets.items()})
     names: dict[str, float] = {}
     for kind, sizes in largest.iterrows():
-        name, sizes = TRAFFIC_NAMES[str(kind)], sizes.dropna()
+        name, sizes = kinds[str(kind)], sizes.dropna()
         alike = np.allclose(sizes, sizes.iloc[0])
         names |= {name: sizes.iloc[0]} if alike else {f"{name}, {model}": size for model, size in sizes.items()}
     return names
@@ -220,9 +218,11 @@ def _byte_colour_bar(
         bar.set_label("sent in one iteration [GB], logarithmic scale")
         bar.ax.yaxis.set_major_formatter(lambda size, _: number(size))  # not powers of ten
     for size, (verdict, words) in (document or {}).items():
-        plotting.document_marks(bar.ax, 0.5, size / GB, verdict, clip_on=False)
-        look: dict = {"ha": "right", "va": "center", "color": VERDICTS[verdict], "fontsize": 8}
-        plotting.text_beside(bar.ax, f"document:\n{words}", (0, size / GB), (-7, 0), **look)
+        place = -0.7, size / GB  # beside the colours, on which a mark would be lost
+        plotting.document_marks(bar.ax, *place, verdict, clip_on=False)
+        style: dict = {"fontsize": 8, "annotation_clip": False}
+        plotting.document_text(bar.ax, f"document:\n{words}", place, verdict, (-8, 0), **style)
+    bar.ax.set_xlim(0, 1)
 
 
 def _byte_heatmap(
@@ -284,6 +284,7 @@ def traffic_volume_and_matrix(
     matrix: np.ndarray,
     hb_domain_size: int,
     title: str = "",
+    sizes: Mapping[str, float] | None = None,
     document: Mapping[str, tuple[float, str]] | None = None,
 ) -> plt.Figure:
     """(a) bytes by kind, stacked by path, each kind with its share; (b) bytes between pairs of GPUs, domains boxed.
@@ -294,6 +295,8 @@ def traffic_volume_and_matrix(
         Columns kind, path, bytes; [from, to] [bytes], on a logarithmic scale, silent pairs white.
     hb_domain_size, title
         GPUs of an HB domain; of the figure.
+    sizes
+        Entries that the scale names [bytes], by what they are.
     document
         By kind the share that the document prints, marked at that share of all bytes, and our verdict.
 
@@ -306,22 +309,13 @@ def traffic_volume_and_matrix(
     volume_by_kind(volumes, left).set_title("(a) volume by type")
     kinds, total = list(volumes["kind"].unique()), volumes["bytes"].sum() / GB
     for kind, (share, verdict) in (document or {}).items():
-        plotting.document_marks(left, kinds.index(kind), share * total, verdict)
-        words = f"document: {percent(share)}"
-        look: dict = {"color": VERDICTS[verdict], "ha": "center", "fontsize": 9}
-        look["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-        plotting.text_beside(left, words, (kinds.index(kind), share * total), (0, -20), **look)
+        place, words = (kinds.index(kind), share * total), f"document: {percent(share)}"
+        plotting.document_marks(left, *place, verdict, text=words, shift=(0, -9))
     source, target = matrix.nonzero()
     entries = pd.DataFrame({"source": source, "target": target, "bytes": matrix[source, target]})
     colours = _byte_colours(entries["bytes"].to_numpy())
     _byte_heatmap(entries, hb_domain_size, right, colours, rail=False).set_title("(b) traffic matrix")
-    bar = figure.colorbar(colours, label="from GPU to GPU in an iteration [GB], logarithmic scale", ax=right, aspect=30)
-    inside = entries["bytes"].where(entries["source"] // hb_domain_size == entries["target"] // hb_domain_size)
-    names = {"all-to-all,\nevery pair": entries["bytes"].min(), "ring in an\nHB domain": inside.max()}
-    names["ring on\na rail"] = entries["bytes"].where(inside.isna()).max()
-    ticks = {size / GB: f"{number(size / GB, 3)}\n{name}" for name, size in names.items() if size > 0}
-    bar.set_ticks(list(ticks), labels=list(ticks.values()), fontsize=8)
-    bar.ax.yaxis.set_minor_locator(NullLocator())
+    _byte_colour_bar(figure, colours, right, sizes)
     right.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return figure
 
@@ -356,7 +350,6 @@ def overhead_map(
     levels = [-np.inf, *limits, np.inf]
     colours = heat_colours()(np.linspace(0, 1, len(levels) - 1))
     low, high = data["reconfiguration_s"].min() * (1 - 1e-9), data["reconfiguration_s"].max() * (1 + 1e-9)
-    halo = [withStroke(linewidth=2.5, foreground="white")]
     shown = technologies[technologies["reconfiguration_s"].between(low, high)].sort_values("reconfiguration_s")
     times = shown["reconfiguration_s"].to_numpy()
     near = [*(times[1:] < 3 * times[:-1]), False]  # to the line above: the name stands below
@@ -367,9 +360,9 @@ def overhead_map(
         for row, below in zip(shown.itertuples(), near, strict=True):
             reach = [sizes[0], min(row.reach, sizes[-1])]
             ends = {"marker": "o", "markevery": [1]} if row.reach <= sizes[-1] else {}
-            line = {"color": "black", "linewidth": 1.3, "path_effects": halo, **ends}
+            line = {"color": "black", "linewidth": 1.3, "path_effects": plotting.HALO, **ends}
             ax.plot(reach, [row.reconfiguration_s] * 2, clip_on=False, **line)
-            style = {"fontsize": 8, "path_effects": halo}
+            style = {"fontsize": 8, "path_effects": plotting.HALO}
             plotting.text_beside(
                 ax, row.circuit_switch, (sizes[0], row.reconfiguration_s), (3, -10 if below else 3), **style
             )
@@ -396,7 +389,7 @@ def winner_maps(data: pd.DataFrame, panels: Mapping[str, float], title: str) -> 
     ----------
     data
         Columns gpus, hb_domain_size, price, network (the best one), wins (the share of the draws in which it is: cells
-        below `_LEADS` are hatched).
+        below `LEADS` are hatched).
     panels
         Titles, and the price of each.
     title
@@ -416,7 +409,7 @@ def winner_maps(data: pd.DataFrame, panels: Mapping[str, float], title: str) -> 
         for row in part.itertuples():
             look: dict = {"facecolor": network_colour(row.network), "edgecolor": "white", "linewidth": 1.5}
             place = sizes.index(row.gpus), domains.index(row.hb_domain_size)
-            ax.add_patch(Rectangle(place, 1, 1, **look, hatch="///" * (row.wins < _LEADS)))
+            ax.add_patch(Rectangle(place, 1, 1, **look, hatch="///" * (row.wins < LEADS)))
         ax.set(xlim=(0, len(sizes)), ylim=(0, len(domains)), xlabel="GPUs")
         ax.set_xticks(np.arange(len(sizes)) + 0.5, [number(gpus) for gpus in sizes], rotation=45, ha="right")
         ax.set_yticks(np.arange(len(domains)) + 0.5, [number(gpus) for gpus in domains])
@@ -425,7 +418,7 @@ def winner_maps(data: pd.DataFrame, panels: Mapping[str, float], title: str) -> 
         plotting.panel_title(ax, words)
     axes[0, 0].set_ylabel("HB domain [GPUs]")
     handles = [Rectangle((0, 0), 1, 1, facecolor=network_colour(name), label=name) for name in networks]
-    unsure = f"hatched: best in fewer than {percent(_LEADS)} of the draws"
+    unsure = f"hatched: best in fewer than {percent(LEADS)} of the draws"
     handles.append(Rectangle((0, 0), 1, 1, facecolor=COLOURS[7], edgecolor="white", hatch="///", label=unsure))
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure

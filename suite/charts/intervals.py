@@ -7,10 +7,12 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from suite import plotting
+from suite.colours import BAND
 from suite.plotting import COLOURS, GREY, MARKERS, legend_below, line_style, log_axis, percent_axis, text_beside
 
 _STATED = 0.9  # share that panel (b) is about
 _BAND = 0.85, 0.95  # that the share held should be in
+_SEEN = "runs predicted: looked at while the model was built, or kept aside until then"
 _LARGEST_ERROR = 0.4  # of a page; what is beyond stands at the edge
 
 
@@ -33,7 +35,7 @@ def coverage_and_width(data: pd.DataFrame, methods: Sequence[str], title: str) -
     percent_axis(left.xaxis, "share that the interval should hold")
     percent_axis(left.yaxis, "share of runs that it holds")
     plotting.panel_title(left, f"(a) our intervals, {methods[0]}", left=True)
-    right.axvspan(*_BAND, color="#EEEEEE", zorder=0)
+    right.axvspan(*_BAND, color=BAND, zorder=0)
     marks = data[data["share"] == _STATED].dropna(subset=["held"])
     for row in marks.itertuples():
         style: dict = {"marker": MARKERS[methods.index(row.method)], "color": colours[row.kind], "markersize": 9}
@@ -75,10 +77,12 @@ def errors_after_own_runs(data: pd.DataFrame, title: str) -> plt.Figure:
         mean = rows[when].mean()
         left.plot([mean], [y], "|", color="black", markersize=18, markeredgewidth=2)
         place: dict = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
-        text_beside(left, f"{mean:.1%}", (1.02, y), **place)
+        text_beside(left, plotting.percent(mean, 2), (1.02, y), **place)
     rows_of = [f"{name}\n{when}" if when == "before" else when for name, when in product(names, ("before", "after"))]
     left.set_yticks(range(len(rows_of)), rows_of, fontsize=8)
     left.set(ylim=(len(rows_of) - 0.5, -0.5), xlim=(0, _LARGEST_ERROR))
+    for i, kind in enumerate(seen):
+        left.plot([], [], **line_style(i, "", markersize=5, alpha=0.5, label=f"(a) a page, {kind}"))
     left.plot([], [], "k|", markersize=9, markeredgewidth=2, label="(a) mean of all pages, number at the right")
     left.plot([], [], ">", color=GREY, label=f"(a) beyond {plotting.percent(_LARGEST_ERROR)}")
     percent_axis(left.xaxis, "mean absolute error of a page's other runs")
@@ -97,6 +101,5 @@ def errors_after_own_runs(data: pd.DataFrame, title: str) -> plt.Figure:
     right.set_xticks(sorted(data.loc[drawn, "own_runs"].unique()))
     plotting.panel_title(right, "(b) more own runs", left=True)
     figure.suptitle(title, fontsize=10)
-    title = "runs predicted, blue: looked at while the model was built, vermilion: kept aside until then"
-    legend_below(figure, (right, left), 3, fontsize=8, title=title, title_fontsize=9)
+    legend_below(figure, (right, left), 3, fontsize=8, title=_SEEN, title_fontsize=9)
     return figure

@@ -12,9 +12,9 @@ _PHASES = {"in turn": "one by one", "pipelined": "at once"}
 _FACTOR = "NIC / HB\nbandwidth"
 _NOTE = (
     "Below 0%, orange: faster than direct. Two-hop: HB domain first, then the rail; hierarchical: the rail first.\n"
-    "One by one: the HB phase and the NIC phase after each other; at once: both at the same time.\n"
-    "NIC / HB bandwidth: the slowdown by the document's formula."
+    "One by one: the HB phase and the NIC phase after each other; at once: both at the same time."
 )
+_FORMULA = "\nNIC / HB bandwidth: the slowdown by the document's formula."
 
 
 def slowdown_by_routing(data: pd.DataFrame, title: str = "", document: Mapping[str, str] | None = None) -> plt.Figure:
@@ -51,5 +51,5 @@ def slowdown_by_routing(data: pd.DataFrame, title: str = "", document: Mapping[s
         ax.axvline(len(table.columns) - 1, color="black", linewidth=1.5)
         panel_title(ax, f"({letter}) {load}", left=True)
     figure.suptitle(title, fontsize=11)
-    figure.supxlabel(_NOTE, fontsize=9)
+    figure.supxlabel(_NOTE + (_FORMULA if document else ""), fontsize=9)
     return figure

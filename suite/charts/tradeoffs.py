@@ -10,6 +10,7 @@ import pandas as pd
 from railcore.catalog.colours import network_colour
 from railcore.catalog.units import distinct, number, significant
 from suite import plotting
+from suite.colours import BAND
 from suite.plotting import COLOURS, legend_below, line_style, log_axis, percent, percent_axis, text_beside
 
 _TARGET = 0.9  # goodput to reach
@@ -20,7 +21,6 @@ _PLACEMENTS = {
     "random": "random",
 }
 _RATIOS = 0.5, 1.5  # modelled over measured; what is beyond stands at the edge, as a triangle
-_NETWORK_MARKERS = "o^vP*8>p"  # a smaller one on a larger one is seen
 _DASHES = ("-", "--", "-.", ":")
 _DAYS = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460}
 _DAYS |= {"15 years": 5475, "50 years": 18250}
@@ -122,7 +122,8 @@ def model_size_by_training_time(
 
 def _duration(days: float) -> str:
     """A training time in words, such as "2.7 years"."""
-    name, unit = next((name, unit) for name, unit in (("years", 365), ("days", 1), ("hours", 1 / 24)) if days >= unit)
+    units = {"years": 365, "days": 1, "hours": 1 / 24, "minutes": 1 / 1440}
+    name, unit = next((item for item in units.items() if days >= item[1]), ("seconds", 1 / 86400))
     return f"{number(days / unit, 2)} {name}"
 
 
@@ -135,8 +136,8 @@ def sizes_by_budget(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
         label = f"{platform}, {part['format'].iloc[0].upper()}"
         ax.plot(part["budget_usd"], part["optimal_parameters"], **line_style(i, marker=""))
         ax.plot(part["budget_usd"], part["parameters"], **line_style(i, ":", markersize=6, label=label))
-    ax.plot([], [], "-", color="0.4", label="loss-optimal")
-    ax.plot([], [], "o:", color="0.4", label="largest that fits the racks")
+    ax.plot([], [], "-", color=plotting.GREY, label="loss-optimal")
+    ax.plot([], [], "o:", color=plotting.GREY, label="largest that fits the racks")
     ax.margins(0.08)
     log_axis(ax.xaxis, sorted(data["budget_usd"].unique()), text=lambda budget: number(budget / 1e9))
     _trillions(ax)
@@ -212,7 +213,7 @@ def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> plt.Figure:
     for axis in (left.yaxis, right.xaxis):
         percent_axis(axis)
     handles = {case: plt.Line2D([], [], color=colour) for case, colour in colours.items()}
-    handles |= {save: plt.Line2D([], [], color="0.3", linestyle=style) for save, style in styles.items()}
+    handles |= {save: plt.Line2D([], [], color=plotting.GREY, linestyle=style) for save, style in styles.items()}
     handles |= {f"goodput of {percent(_TARGET)}, a target": goal, "(b) at middle failure rates and times": middle}
     handles["(b) from low to high ones"] = span
     figure.legend([*handles.values()], [*handles], loc="outside lower center", ncols=3, fontsize=9)
@@ -239,7 +240,7 @@ def _ratio_lines(ax: plt.Axes, errors: Mapping[str, pd.Series], point: str) -> N
 
     The legend names the points (each is a `point`), those beyond the axis, and their mean.
     """
-    ax.axvspan(0.9, 1.1, color="#EEEEEE", zorder=0, label="within 10%")
+    ax.axvspan(0.9, 1.1, color=BAND, zorder=0, label="within 10%")
     ax.axvline(1, color="black", linewidth=0.8)
     for y, (name, error) in enumerate(errors.items()):
         ratios, (low, high) = 1 + error.to_numpy(), _RATIOS
@@ -251,7 +252,7 @@ def _ratio_lines(ax: plt.Axes, errors: Mapping[str, pd.Series], point: str) -> N
     for marker, label in {"o": f"a {point}", ">": "beyond the axis"}.items():
         ax.plot([], [], marker, color=COLOURS[0], alpha=0.4, label=label)
     ax.plot([], [], "|", color="black", markersize=13, markeredgewidth=2, label="mean")
-    names = [f"{name} ({len(error)}): {error.abs().mean():.1%}" for name, error in errors.items()]
+    names = [f"{name} ({len(error)}): {percent(error.abs().mean(), 2)}" for name, error in errors.items()]
     ax.set_yticks(range(len(names)), names, fontsize=8)
     ax.set(ylim=(len(names) - 0.5, -0.5), xlim=_RATIOS)
 
@@ -323,8 +324,8 @@ def days_by_network_price(data: pd.DataFrame, title: str) -> plt.Figure:
         places = np.column_stack([rows["cost_usd"] / 1e6, rows["days"] / least - 1])
         for i, network in enumerate(networks):
             later = sum(np.allclose(places[i], other, rtol=0.02) for other in places[i + 1 :])
-            style = line_style(i, "", label=network, markersize=10 + 6 * later, color=network_colour(network))
-            style |= {"marker": _NETWORK_MARKERS[i % 8], "markeredgecolor": "white", "markeredgewidth": 0.6}
+            edge: dict = {"markeredgecolor": "white", "markeredgewidth": 0.6, "markersize": 10 + 6 * later}
+            style = line_style(i % len(COLOURS), "", label=network, color=network_colour(network), **edge)
             if data.loc[data["network"] == network, "cost_usd"].isna().all():
                 style["label"] += " (none)"
             ax.plot(*places[i : i + 1].T, **style, clip_on=bool(np.isnan(places[i]).any()))

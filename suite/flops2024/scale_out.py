@@ -433,7 +433,12 @@ def network_combinations(gpus: Count, rails: Listed, planes: Sequence[int], equi
 
 
 def notable_shapes(
-    table: pd.DataFrame, hb_domain_size: int, rails: int, planes: int, equipment: Equipment
+    table: pd.DataFrame,
+    hb_domain_size: int,
+    rails: int,
+    planes: int,
+    equipment: Equipment,
+    label: str = "asked for",
 ) -> dict[str, tuple[int, int]]:
     """(rails, planes) to mark on a map: cheapest, cheapest that divides a rack, fewest rails with two tiers.
 
@@ -447,6 +452,8 @@ def notable_shapes(
         A shape given, which is marked too.
     equipment
         What the networks are built of.
+    label
+        Name of the shape given.
 
     Returns
     -------
@@ -459,7 +466,7 @@ def notable_shapes(
     shapes = {
         "cheapest": cheapest[0],
         "cheapest that divides a rack": next(shape for shape in cheapest if shape[0] in dividing),
-        "asked for": (rails, planes),
+        label: (rails, planes),
         f"fewest rails with 2 tiers at {planes} planes": (fewest, planes),
         "fewest of these that divide a rack": (next((r for r in dividing if r >= fewest), 0), planes),
     }

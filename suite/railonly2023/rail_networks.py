@@ -1,5 +1,6 @@
 """What railonly2023 and railonly2025 print alike of their networks: tables of savings, routes and failed switches."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,7 +12,6 @@ from railcore.catalog import units
 from railcore.network import cost, price_books
 from railcore.network.topology import faults, reach, wiring
 from railcore.network.topology.rails import HBDomains, rail_optimized
-from suite import workspace
 from suite.ledger import claims
 from suite.ledger.readings import Entries, merge_entries
 from suite.railonly2023.sensitivity import tornado_table
@@ -63,12 +63,13 @@ def printed_table(table: pd.DataFrame, item: str) -> pd.DataFrame:
     for part in ("switches", "transceivers"):
         both = zip(*(table[f"{part}_{name}"] for name in cost.RAIL_NETWORKS), strict=True)
         shown[f"{part}, rail-optimized → rail-only"] = [f"{more:,.0f} → {less:,.0f}" for more, less in both]
-    bracket = "" if workspace.parameterized() else " (document)"
+    printed = claims.marks(claims.table_values(item, table))
+    bracket = " (document)" if printed else ""
     for what, column, unit in (("cost", "cost_usd", "M USD"), ("power", "power_w", "MW"))[: 1 + (item == _WITH_SUMS)]:
         texts = [f"{units.significant(share):.1%}" for share in table[f"{what}_saving"]]
         if bracket:
             ids = [f"{item}.n{row.gpus}.r{row.radix}.{what}_saving" for row in table.itertuples()]
-            texts = [f"{ours} ({claims.paper_value(name):.0%})" for ours, name in zip(texts, ids, strict=True)]
+            texts = [f"{ours} ({printed[name].value:.0%})" for ours, name in zip(texts, ids, strict=True)]
         shown[f"{what} saved{bracket}"] = texts
         if item == _WITH_SUMS:
             saved = (table[f"{column}_rail_optimized"] - table[f"{column}_rail_only"]) / units.mega
@@ -79,7 +80,7 @@ def printed_table(table: pd.DataFrame, item: str) -> pd.DataFrame:
 def table_title(
     item: str, table: pd.DataFrame, hb_domain_size: int, prices: price_books.PriceBook, powers: price_books.PriceBook
 ) -> str:
-    """What holds for every row of a `printed_table`: networks, links, HB domains, prices, and how the document says it.
+    """What holds for every row of a `printed_table`: networks, links, HB domains, prices, and counts as the document's.
 
     Parameters
     ----------
@@ -106,26 +107,26 @@ def table_title(
     link = units.show(prices.rate_Bps or 0.0, "bps")
     text = f"Rail-only against rail-optimized, HB domains of {hb_domain_size} GPUs, links of {link}"
     text = f"{text}, {', '.join(amounts)}."
-    if workspace.parameterized():
-        return text
-    counts = {key: value for key, value in claims.table_values(item, table).items() if not key.endswith("saving")}
-    equal = sum(claims.verdict_of(key, value) == "reproduced" for key, value in counts.items())
-    text = f"{text} {equal} of the document's {len(counts)} counts of switches and transceivers are these."
-    if item != _WITH_SUMS:
-        return f"{text} The document calls rail-optimized SOTA, and cuts its percentages off after two digits."
-    ends = {
-        what: " to ".join(_printed(f"railonly2025.text.{what}_saving_{end}") for end in ("min", "max"))
-        for what in ("cost", "power")
-    }
-    return (
-        f"{text} Prices and powers are solved from four of the document's numbers. Its text says "
-        f"{ends['cost']} (at 65,536 GPUs) and {ends['power']} (over both sizes)."
-    )
+    values = {key: value for key, value in claims.table_values(item, table).items() if not _is_ratio(key)}
+    counts = claims.marks(values).values()
+    equal = sum(mark.verdict == "reproduced" for mark in counts)
+    said = f" {equal} of {len(counts)} counts of switches and transceivers equal the document's."
+    return text + (said if counts else "")
 
 
-def _printed(claim_id: str) -> str:
-    """A document's amount, such as "117 M USD"."""
-    return claims.paper_text(claims.claim(claim_id)).removeprefix("= ")
+def _is_ratio(claim_id: str) -> bool:
+    return claim_id.endswith(("saving", "ratio"))
+
+
+def switch_ratio_words(claim_id: str, ours: float) -> str:
+    """The share of switches that rail-only takes by a document's text and by its table; "" with the reader's numbers.
+
+    claim_id: has the radix as "r64". ours: of the table.
+    """
+    (radix,) = re.findall(r"\br(\d+)", claim_id)
+    printed, table = (f"{units.number(100 * share, 3)}%" for share in (claims.paper_value(claim_id), ours))
+    words = f"At radix {radix} its text has rail-only with {printed} of the switches; the table has {table}."
+    return words if claims.marks({claim_id: ours}) else ""
 
 
 def least_saving_radix(table: pd.DataFrame) -> int:

@@ -1,5 +1,6 @@
 """Table 2 of railonly2023: counts and cost, and what redundant rail switches cost."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pandas as pd
@@ -10,10 +11,16 @@ from railcore.network.topology.clos import Parts
 from railcore.network.topology.rails import RailFabric
 from suite.ledger import claims
 from suite.ledger.readings import Entries, joined_texts, verdict_readings
-from suite.railonly2023.rail_networks import TIED_RADIX, least_saving_radix, savings_table, table_cases
+from suite.railonly2023.rail_networks import (
+    TIED_RADIX,
+    least_saving_radix,
+    savings_table,
+    switch_ratio_words,
+    table_cases,
+)
 
 _TABLE, _SPARES = "railonly2023.table2", "railonly2023.fault.redundant_cost_ratio"
-_FEWER = "railonly2023.fault.switch_ratio"
+_FEWER, _RATIO = "railonly2023.fault.switch_ratio", f"{_TABLE}.n32768.r64.switch_ratio"
 SERVER_GPUS = (8, 16)  # of an HB domain that is one server, beside the GH200's 256: the text names them
 
 
@@ -107,7 +114,12 @@ def table2_claims(hb_domain_size: int, prices: price_books.PriceBook, powers: pr
     )
     reasons = {
         f"{_TABLE}.n32768.r32.cost_saving": "the document cuts digits off: 54.5% is printed as 54%",
-        f"{_TABLE}.n32768.r64.switch_ratio": "contradicts the table beside it, 1,536 of 2,560 switches; of the "
-        "transceivers it is two thirds",
+        _RATIO: "contradicts the table beside it, 1,536 of 2,560 switches; of the transceivers it is two thirds",
     }
     return Entries(values, reasons, readings)
+
+
+def table2_words(values: Mapping[str, float]) -> str:
+    """What the title of Table 2 says of the document. values: ours, by claim id."""
+    ratio = switch_ratio_words(_RATIO, values[_RATIO])
+    return ratio and f" The document calls rail-optimized SOTA, and cuts its percentages off after two digits. {ratio}"

@@ -30,6 +30,12 @@ from suite.railonly2023.two_stage import TIME_TERMS, TwoStage, two_stage_sweep
 _DAYS = "intro.palm_days_one_gh200"
 _MODELS = ("GPT-3", "OPT3-175B", "PaLM-540B")
 _SIZES = "layers hidden heads kv_heads ffn_hidden ffn_matrices sequence_length vocabulary".split()
+_BOUNDS = {"<": "under", ">": "over"}  # as the document has them
+TRAFFIC_NAMES = {  # of kinds of traffic, as the document has them
+    "tensor": "model parallel",
+    "data within": "data parallel inside HB domains (second stage)",
+    "data between": "data parallel between HB domains (first stage)",
+}
 MODEL_CHOICES: dict[str, tuple] = {  # arguments of `two_stage.catalog_two_stage` that the document leaves open
     "weight_bytes": (2, 4),
     "element_bytes": (1, 2, 4),
@@ -244,29 +250,26 @@ def fig5_marks(fig5: pd.DataFrame, quoted: Mapping[str, float]) -> pd.DataFrame:
     A row for each mark.
     """
     time = fig5.pivot(index="model", columns="network", values="iteration_s")
-    slower = time["trimmed"] / time["any-to-any"] - 1
-    printed = claims.paper_value("railonly2023.fig5.trimmed_slowdown")
-    rows = [
-        (
-            name,
-            "trimmed",
-            any_s * (1 + printed),
-            claims.verdict_of("railonly2023.fig5.trimmed_slowdown", slower[name]),
-            "",
-        )
-        for name, any_s in time["any-to-any"].items()
-    ]
+    rows = []
+    for model, slower in (time["trimmed"] / time["any-to-any"] - 1).items():
+        for mark in _marks({"fig5.trimmed_slowdown": slower}).values():
+            rows.append((model, "trimmed", time["any-to-any"][model] * (1 + mark.value), mark.verdict, ""))
     speedup = time["any-to-any"] / time["ideal"]
-    for name, model in {"min": speedup.idxmin(), "max": speedup.idxmax()}.items():
-        claim = f"fig5.ideal_speedup_{name}"
-        printed, judged = _mark(claim, quoted)
-        rows.append((model, "ideal", time["any-to-any"][model] / printed, judged, f"document: {printed:g}x"))
+    models = {"fig5.ideal_speedup_min": speedup.idxmin(), "fig5.ideal_speedup_max": speedup.idxmax()}
+    for name, mark in _marks({name: quoted[name] for name in models}).items():
+        place = models[name], "ideal", time["any-to-any"][models[name]] / mark.value
+        rows.append((*place, mark.verdict, f"document:\n{mark.text}x"))
     return pd.DataFrame(rows, columns=["model", "network", "iteration_s", "verdict", "text"])
 
 
-def _mark(name: str, quoted: Mapping[str, float]) -> tuple[float, str]:
-    """The document's number of a claim, and our verdict."""
-    return claims.paper_value(f"railonly2023.{name}"), claims.verdict_of(f"railonly2023.{name}", quoted[name])
+def _marks(values: Mapping[str, float]) -> dict[str, claims.Mark]:
+    """`claims.marks` by names of claims without the document's."""
+    marks = claims.marks({f"railonly2023.{name}": value for name, value in values.items()})
+    return {claim_id.partition(".")[2]: mark for claim_id, mark in marks.items()}
+
+
+def _percent(share: float) -> str:
+    return f"{units.number(100 * share)}%"
 
 
 def fig7_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
@@ -274,10 +277,12 @@ def fig7_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
 
     quoted: a row of `FigureCase.quoted`.
     """
-    rows = []
-    for (short, model), k in product({"gpt3": _MODELS[0], "opt": _MODELS[1]}.items(), (32, 512)):
-        printed, judged = _mark(f"fig7.{short}_k{k}_to_{2 * k}", quoted)
-        rows.append((model, 2 * k, printed, judged, f"document: {100 * printed:.3g}%"))
+    cases = product({"gpt3": _MODELS[0], "opt": _MODELS[1]}.items(), (32, 512))
+    places = {f"fig7.{short}_k{k}_to_{2 * k}": (model, 2 * k) for (short, model), k in cases}
+    rows = [
+        (*places[name], mark.value, mark.verdict, f"document: {_percent(mark.value)}")
+        for name, mark in _marks({name: quoted[name] for name in places}).items()
+    ]
     return pd.DataFrame(rows, columns=["model", "hb_domain_size", "share", "verdict", "text"])
 
 
@@ -286,10 +291,11 @@ def relative_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
 
     quoted: a row of `FigureCase.quoted`.
     """
-    rows = []
-    for sequences in (512, 2048):
-        printed, judged = _mark(f"fig8.palm_rel_b{sequences}", quoted)
-        rows.append((sequences, printed, judged, f"document: {100 * printed:g}%"))
+    batches = {f"fig8.palm_rel_b{sequences}": sequences for sequences in (512, 2048)}
+    rows = [
+        (batches[name], mark.value, mark.verdict, f"document: {_percent(mark.value)}")
+        for name, mark in _marks({name: quoted[name] for name in batches}).items()
+    ]
     return pd.DataFrame(rows, columns=["batch_sequences", "relative", "verdict", "text"])
 
 
@@ -491,38 +497,27 @@ def fig4_panels(nets: Mapping[str, Traffic], sizes: Mapping[str, int]) -> dict[s
 
 def pair_traffic_marks(values: Mapping[str, float]) -> dict[float, tuple[str, str]]:
     """Entries that the document gives for Fig. 4 [bytes]: our verdict, and its words. values: ours, by claim id."""
-    marks = {}
-    for name, bound in {"hb_pair_traffic": "up to", "cross_hb_pair_traffic": "about"}.items():
-        claim_id = f"railonly2023.fig4.{name}"
-        if claim_id not in values:
-            continue
-        size = claims.paper_value(claim_id)
-        marks[size] = claims.verdict_of(claim_id, values[claim_id]), f"{bound} {units.show(size, 'B')}"
-    return marks
+    inside = "railonly2023.fig4.hb_pair_traffic"  # the largest one
+    names = inside, "railonly2023.fig4.cross_hb_pair_traffic"
+    marks = claims.marks({name: values[name] for name in names})
+    return {mark.value: (mark.verdict, "up to " * (name == inside) + mark.text) for name, mark in marks.items()}
 
 
 def traffic_bounds(values: Mapping[str, float]) -> pd.DataFrame:
     """Bounds that the document gives for Fig. 3, with our verdicts. values: ours, by claim id.
 
-    Columns panel (pairs or volume), share, arrow (-1: less, 1: more), verdict, text.
+    Columns panel (pairs or volume), share, relation (< or >), verdict, text.
     """
-    rows = [
-        ("no_traffic_pairs", "pairs", "no traffic over {},\nso traffic under {}"),
-        ("mp_dp2_pairs", "pairs", "↓ under {}"),
-        ("mp_dp2_volume", "volume", "↓ over {}"),
-    ]
-    marks = []
-    for name, panel, words in rows:
-        claim_id = f"railonly2023.fig3.{name}"
-        if claim_id not in values:
-            continue
-        share, silent = claims.paper_value(claim_id), name == "no_traffic_pairs"
-        text = words.format(*(f"{units.number(100 * part)}%" for part in (share, 1 - share)))
-        arrow = 1 if panel == "volume" else -1
-        marks.append(
-            (panel, 1 - share if silent else share, arrow, claims.verdict_of(claim_id, values[claim_id]), text)
-        )
-    return pd.DataFrame(marks, columns=["panel", "share", "arrow", "verdict", "text"])
+    silent, few, most = (f"railonly2023.fig3.{name}" for name in ("no_traffic_pairs", "mp_dp2_pairs", "mp_dp2_volume"))
+    rows = []
+    for name, mark in claims.marks({name: values[name] for name in (silent, few, most)}).items():
+        words = f"{_BOUNDS[mark.relation]} {_percent(mark.value)}"
+        share, relation, text = mark.value, mark.relation, f"↓ {words}"
+        if name == silent:  # the others have traffic, and are drawn
+            share, relation = 1 - mark.value, "<"
+            text = f"no traffic {words},\nso traffic {_BOUNDS[relation]} {_percent(share)}"
+        rows.append(("volume" if name == most else "pairs", share, relation, mark.verdict, text))
+    return pd.DataFrame(rows, columns=["panel", "share", "relation", "verdict", "text"])
 
 
 def two_stage_traffic_claims(

@@ -160,12 +160,13 @@ def entry_marks(values: Mapping[str, float]) -> dict[float, tuple[str, str]]:
 
     values: ours, by claim id.
     """
-    marks = {}
-    for name in (f"railonly2025.{name}" for name in (_HB_PAIR, _NIC_PAIR) if f"railonly2025.{name}" in values):
-        printed, size = claims.paper_value(name), units.GiB * claims.paper_value(name)
-        words = f"about {units.number(printed)} GB\n(if GiB: {units.show(size, 'B', 3)})"
-        marks[size] = claims.verdict_of(name, values[name]), words
-    return marks
+    entries = {}
+    ours = {name: values[name] for name in (f"railonly2025.{name}" for name in (_HB_PAIR, _NIC_PAIR))}
+    for mark in claims.marks(ours).values():
+        {f"railonly2025.{name}": values[f"railonly2025.{name}"] for name in (_HB_PAIR, _NIC_PAIR)}
+        size, printed = units.GiB * mark.value, mark.text.replace("GiB", "GB")
+        entries[size] = mark.verdict, f"{printed}\n(if GiB: {units.show(size, 'B', 3)})"
+    return entries
 
 
 def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.units import day
+from railcore.catalog.units import day, number
 from railcore.strategies.hb_domains import best_times, increasing_returns_share, smallest_hb_domain_near_ideal
 from railcore.strategies.parts import search
 from railcore.training.iteration import iteration_times
@@ -20,7 +20,6 @@ from railcore.training.parallelism import as_strategy
 from railcore.training.runs import TrainingDuration, predictions
 from railcore.training.runtime import catalog_runtime
 from railcore.training.transformer import Transformer
-from suite import workspace
 from suite.ledger import claims
 from suite.ledger.readings import Entries, with_prefix
 
@@ -66,16 +65,16 @@ def formula_columns(modelled: pd.DataFrame, columns: Sequence[str]) -> pd.DataFr
     return predicted[["modelled_s", "error"]].set_axis(["formula_s", "formula_error"], axis=1)
 
 
-def mean_error_mark(values: Mapping[str, float], aside: pd.DataFrame) -> tuple[float, str, float, int] | None:
-    """The document's bound of its mean error, our verdict and value, and the runs it is on; None with own parameters.
+def mean_error_mark(values: Mapping[str, float], aside: pd.DataFrame) -> dict[str, tuple]:
+    """Arguments of `bars.measured_runs`: the document's mean error, and that of its formulas on runs kept aside.
 
     values: ours, by claim id. aside: runs kept aside.
     """
     claim_id = f"railonly2025.{_ERROR}"
-    if workspace.parameterized():
-        return None
-    ours = values[claim_id]
-    return claims.paper_value(claim_id), claims.verdict_of(claim_id, ours), ours, len(formula_runs(aside))
+    options: dict[str, tuple] = {"others": (values[claim_id], len(formula_runs(aside)))}
+    for mark in claims.marks({claim_id: values[claim_id]}).values():
+        options["document"] = mark.value, mark.verdict
+    return options
 
 
 def mean_absolute_error(predicted: pd.DataFrame) -> float:
@@ -310,16 +309,16 @@ def slowdown_marks(slowdowns: Entries, within: float, gpus: int) -> pd.DataFrame
     Columns model, hb_domain_size, share (not a number for the plateau, which is a size alone), verdict, gpus, text.
     """
     rows: list[tuple[str, float, float, str, int, str]] = []
-    for name, model, *_ in _FIG8_QUOTED:
-        claim_id = f"railonly2025.fig8.{name}"
-        judged, printed = claims.verdict_of(claim_id, slowdowns.values[claim_id]), claims.paper_value(claim_id)
+    models = {f"railonly2025.fig8.{name}": model for name, model, *_ in _FIG8_QUOTED}
+    for name, mark in claims.marks({name: slowdowns.values[name] for name in models}).items():
         if size := re.search(r"_k(\d+)_", name):
-            text = f"document: {printed:.1%} at {size[1]},\ncluster not said;\narrow: to our {gpus:,} GPUs"
-            rows.append((model, int(size[1]), printed, judged, gpus, text))
+            printed = f"{number(100 * mark.value)}% at {size[1]}"
+            text = f"document: {printed},\ncluster not said;\narrow: to our {gpus:,} GPUs"
+            rows.append((models[name], int(size[1]), mark.value, mark.verdict, gpus, text))
         else:
-            ours = f"(within {within:.0%} of the ideal: our reading,\nat {gpus:,} GPUs)"
-            text = f"document: plateau above {printed:g}\n{ours}"
-            rows.append((model, printed, math.nan, judged, gpus, text))
+            ours = f"(within {number(100 * within)}% of the ideal: our reading,\nat {gpus:,} GPUs)"
+            text = f"document: plateau above {number(mark.value)}\n{ours}"
+            rows.append((models[name], mark.value, math.nan, mark.verdict, gpus, text))
     return pd.DataFrame(rows, columns=["model", "hb_domain_size", "share", "verdict", "gpus", "text"])
 
 

@@ -10,7 +10,6 @@ from railcore import catalog
 from railcore.catalog import units
 from railcore.catalog.checks import whole
 from railcore.network.platforms import PlatformLinks, platform_links
-from suite import workspace
 from suite.ledger import claims
 from suite.ledger.readings import Entries, with_prefix
 from suite.railonly2025.expert_job import ExpertJob
@@ -180,20 +179,27 @@ def share_readings(job: ExpertJob) -> dict[str, float]:
 
 
 def share_mark(values: Mapping[str, float]) -> dict[str, tuple[float, str]]:
-    """The all-to-all's share of the traffic by the document, and our verdict; with the reader's parameters none.
-
-    values: ours, by claim id.
-    """
+    """The all-to-all's share of the traffic by the document, and our verdict. values: ours, by claim id."""
     claim_id = f"railonly2025.{_SHARE}"
-    if workspace.parameterized():
-        return {}
-    return {"all-to-all": (claims.paper_value(claim_id), claims.verdict_of(claim_id, values[claim_id]))}
+    marks = claims.marks({claim_id: values[claim_id]}).values()
+    return {kind: (mark.value, mark.verdict) for kind, mark in zip(["all-to-all"], marks, strict=False)}
 
 
-def printed_slowdowns() -> dict[str, str]:
-    """Slowdown of the all-to-all by the document, as text, by platform; with the reader's parameters none."""
-    names = {} if workspace.parameterized() else {"DGX A100": "a100", "DGX H100": "h100"}
-    return {name: f"{claims.paper_value(f'railonly2025.moe.slowdown_{key}'):.1%}" for name, key in names.items()}
+def entry_sizes(job: ExpertJob) -> dict[str, float]:
+    """Largest entries of the traffic matrix [bytes], by the kinds of traffic of a pair and where its ring is."""
+    entries = job.iteration_traffic.entries().assign(ring=lambda rows: rows["kind"] != "expert")
+    pairs = entries.groupby(["source", "target"]).agg(bytes=("bytes", "sum"), ring=("ring", "any")).reset_index()
+    within = pairs["source"] // job.hb_domain_size == pairs["target"] // job.hb_domain_size
+    parts = {"all-to-all alone": ~pairs["ring"], "all-to-all and a ring in an HB domain": pairs["ring"] & within}
+    parts["all-to-all and a ring on a rail"] = pairs["ring"] & ~within
+    return {name: float(pairs.loc[rows, "bytes"].max()) for name, rows in parts.items() if rows.any()}
+
+
+def printed_slowdowns(values: Mapping[str, float]) -> dict[str, str]:
+    """Slowdown of the all-to-all by the document, as text, by platform. values: ours, by claim id."""
+    platforms = {f"railonly2025.moe.slowdown_{chip}": platform for chip, platform in _PLATFORMS.items()}
+    marks = claims.marks({name: values[name] for name in platforms})
+    return {platforms[name]: f"{units.number(100 * mark.value)}%" for name, mark in marks.items()}
 
 
 def _forwarded_share(job: ExpertJob) -> float:

@@ -10,12 +10,12 @@ from railcore.catalog import units
 from railcore.network import cost, price_books
 from railcore.network.bill import BETWEEN_SWITCHES, bill_total
 from railcore.network.topology.clos import rail_parts
-from suite import workspace
-from suite.ledger import claims
+from suite.ledger import claims, grounds
 from suite.ledger.readings import Entries, joined_texts, verdict_readings
-from suite.railonly2023.rail_networks import TIED_RADIX, least_saving_radix, savings_table
+from suite.railonly2023.rail_networks import TIED_RADIX, least_saving_radix, savings_table, switch_ratio_words
 
 _TABLE, _TEXT, _FIGURE = "railonly2025.table1", "railonly2025.text", "railonly2025.fig1"
+_RATIO = f"{_TEXT}.r64_switch_ratio"
 _COST, _POWER = f"{_FIGURE}.cost_65536_400g", f"{_FIGURE}.power_65536_400g"
 
 
@@ -36,18 +36,37 @@ def _amount(value: float, claim_id: str) -> str:
     return units.show(value, claims.claim(claim_id).unit, 3)
 
 
-def cost_notes(curve: pd.DataFrame) -> list[str]:
-    """What to know of a `link_rate_costs`: which lines meet at the largest cluster, and what contradicts the mark."""
+def table1_words(table: pd.DataFrame, values: Mapping[str, float]) -> str:
+    """What the title of Table 1 says of the document. table: its `savings_table`; values: ours, by claim id."""
+    ends = [f"{_TEXT}.{what}_saving_{end}" for what in ("cost", "power") for end in ("min", "max")]
+    printed = [mark.text for mark in claims.marks({name: values[name] for name in ends}).values()]
+    if not printed:
+        return ""
+    money, power = " to ".join(printed[:2]), " to ".join(printed[2:])
+    solved = [row for row in grounds.calibrations() if set(row.used) & set(ends)]
+    return (
+        f" Prices and powers are solved from {sum(len(row.used) for row in solved)} of the document's numbers. Its "
+        f"text says that {money} (at {table['gpus'].max():,} GPUs) and {power} (over all rows) are saved. "
+        f"{switch_ratio_words(_RATIO, values[_RATIO])}"
+    )
+
+
+def cost_notes(curve: pd.DataFrame, values: Mapping[str, float]) -> list[str]:
+    """What to know of a `link_rate_costs`: which lines meet at the largest cluster, and what contradicts the mark.
+
+    values: ours, by claim id.
+    """
     texts, largest = [], curve[curve["gpus"] == curve["gpus"].max()]
     for rate, part in largest.groupby("link_rate"):
         gpus, radices = part["gpus"].iloc[0], " and ".join(map(str, part["radix"]))
         if len(part) > 1 and part["tiers"].nunique() == 1 and np.ptp(part["cost_usd"]) < 1e-6 * part["cost_usd"].max():
             same = f"take the same tiers, {part['tiers'].iloc[0]} at {gpus:,} GPUs"
             texts.append(f"{units.show(rate, 'bps')}: lines meet (one drawn broader) where radix {radices} {same}")
-    if not workspace.parameterized():
-        power, saved = (units.show(claims.paper_value(name), "W") for name in (_POWER, f"{_TEXT}.power_saving_max"))
-        network = f"{claims.paper_value(f'{_TABLE}.n65536.r256.power_saving'):.0%} of this network"
-        texts.append(f"the document's {power} contradict its Table 1, where {saved} saved are {network}")
+    ids = _POWER, f"{_TEXT}.power_saving_max", f"{_TABLE}.n65536.r256.power_saving"
+    if marks := claims.marks({name: values[name] for name in ids}):
+        power, saved, share = marks.values()
+        network = f"{units.number(100 * share.value)}% of this network"
+        texts.append(f"the document's {power.text} contradict its Table 1, where {saved.text} saved are {network}")
     return texts
 
 
@@ -207,8 +226,7 @@ def table1_claims(hb_domain_size: int, prices: price_books.PriceBook, powers: pr
         "its digits cut off",
         f"{_TEXT}.cost_saving_spread": "contradiction: the powers beside it span both sizes of cluster, the money only "
         "that of 65,536 GPUs",
-        f"{_TEXT}.r64_switch_ratio": "contradicts the table beside it, 1,536 of 2,560 switches; of the transceivers it "
-        "is two thirds",
+        _RATIO: "contradicts the table beside it, 1,536 of 2,560 switches; of the transceivers it is two thirds",
     }
     return Entries(values, reasons, readings)
 
