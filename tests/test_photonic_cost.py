@@ -232,7 +232,7 @@ def test_the_largest_saving_of_the_document_is_marked_and_ours_is_written_at_eac
     values = {f"photonic2025.fig7.{what}_saving_max": best[f"{what}_saved"] for what in ("cost", "power")}
     marks = fabric_cost.savings_marks(table, values)
     assert [text for *_, text in marks] == [
-        f"document −{printed}%,\nours −{ours}%" for printed, ours in (("70.5", "70.46"), ("95.84", "95.84"))
+        f"document −{printed}%,\ncomputed −{ours}%" for printed, ours in (("70.5", "70.46"), ("95.84", "95.84"))
     ]
     texts = fabric_cost.savings_texts(table, marks)
     assert len(texts) == 6 and {row[:2] for row in texts}.isdisjoint(row[:2] for row in marks)

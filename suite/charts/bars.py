@@ -92,7 +92,7 @@ def _beside(ax: plt.Axes, x: float, y: float, text: str, rightward: bool = True,
 def measured_runs(
     data: pd.DataFrame,
     title: str,
-    document: tuple[float, str] | None = None,
+    document: tuple[float, str, str] | None = None,
     others: tuple[float, int] | None = None,
     note: str = "",
 ) -> plt.Figure:
@@ -106,7 +106,7 @@ def measured_runs(
     title
         Of the figure.
     document
-        Mean error that the document has of its own model at most, and our verdict: a mark beside `others`.
+        Mean error that the document has of its own model at most, and our verdicts on the runs and on `others`.
     others
         Mean error of the document's formulas on other runs, and their number.
     note
@@ -139,11 +139,11 @@ def measured_runs(
         rows[last + 1] = f"the same on {count} other runs"
         right.barh(last + 1.18, mean_of_others, color=FORMULAS, height=0.34)
         right.annotate(_to_a_tenth(mean_of_others), (1.02, last + 1), color=FORMULAS, **_COLUMN)
-    bound, verdict = document or (0.0, "")
+    bound, *verdicts = document or (0.0, "")
     if document:
         words = f"document, its own model: within {percent(bound)} on average"
-        plotting.document_marks(right, bound, last + 1, verdict, "<", "x", label=words)
-        right.vlines(bound, last - 0.5, last + 1.6, colors=VERDICTS[verdict], linestyles=":")
+        means = [last, last + 1] if others else [last]
+        plotting.document_marks(right, bound, means, verdicts[: len(means)], "<", "x", label=words)
     left.set_yticks([*rows], [*rows.values()], fontsize=8)
     left.set_ylim(max(rows) + 0.6, -1.4)
     plotting.log_axis(left.xaxis, [1, 2, 5, 10, 20, 50, 100])

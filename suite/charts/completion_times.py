@@ -98,7 +98,9 @@ def completion_time_curves(
     parts = {name: shares[shares["transport"] == name] for name in names}
     curves = {name: 1e3 * part.groupby("share")["time_s"].median() for name, part in parts.items()}
     for name, curve in curves.items():
-        upper.plot(curve, curve.index, linewidth=2, **{**styles[name], "linestyle": "-", "marker": ""})
+        upper.plot(
+            curve, curve.index, linewidth=2, **{**styles[name], "linestyle": "-", "marker": ".", "markersize": 7}
+        )
     _names_of_curves(upper, curves, optimum_ms)
     percent_axis(upper.yaxis, "share of the flows that are complete")
     upper.set_ylim(0, 1.02)
@@ -125,7 +127,7 @@ def completion_time_curves(
     ends = (0.52 * optimum_ms, 1.75 * most * optimum_ms)
     lower.set(xlim=ends, ylim=(-0.6, len(rows) - 0.4), xlabel="completion time [ms]")
     upper.tick_params(labelbottom=True)
-    panel_title(upper, "(a) all flows: median of the seeds", left=True)
+    panel_title(upper, "(a) all flows, median of the seeds; straight between stored shares (dots)", left=True)
     panel_title(lower, f"(b) last flow: a mark for each seed ({_seeds(last)}), a bar at their median", left=True)
     if lower.get_legend_handles_labels()[1]:
         legend_below(figure, lower)

@@ -167,18 +167,20 @@ def _domain_size_mark(ax: plt.Axes, mark, first: float, ours: Mapping[int, tuple
         place: dict = {"xycoords": ("data", "axes fraction"), "fontsize": 8.5}
         plotting.document_text(ax, mark.text, (x, 1), mark.verdict, (5, -2), **place)
         return
-    plotting.document_marks(ax, x, y, mark.verdict, text="" if ours else mark.text, shift=(-6, -7), markersize=11)
     if not ours:
+        plotting.document_marks(ax, x, y, mark.verdict, text=mark.text, shift=(-6, -7), markersize=11)
         return
+    aside = x / 2**0.4  # beside our points, so that the arrow to one of them is seen
+    plotting.document_marks(ax, aside, y, mark.verdict, markersize=11)
     ax.axhline(y, color=colour, linestyle=(0, (4, 3)), linewidth=1)
     plotting.document_text(ax, mark.text, (first, y), mark.verdict, (-6, -4), ha="left", fontsize=8.5)
     if mark.gpus in ours:
-        line: dict = {"arrowstyle": "->", "color": colour, "linewidth": 1.4, "shrinkA": 6, "shrinkB": 4}
-        ax.annotate("", (x, ours[mark.gpus][0]), (x, y), arrowprops=line, zorder=6)
+        line: dict = {"arrowstyle": "->", "color": colour, "linewidth": 1.4, "shrinkA": 5, "shrinkB": 3}
+        ax.annotate("", (x, ours[mark.gpus][0]), (aside, y), arrowprops=line, zorder=6)
     look: dict = {"fontsize": 8.5, "path_effects": plotting.HALO, "zorder": 7, "weight": "bold"}
     for share, colour in ours.values():
-        shift = 7, 4 if share > y else -12
-        plotting.text_beside(ax, plotting.percent(share, 2), (x, share), shift, color=colour, **look)
+        side: dict = {"shift": (7, 4)} if share > y else {"shift": (-4, -14), "ha": "right"}
+        plotting.text_beside(ax, plotting.percent(share, 2), (x, share), **side, color=colour, **look)
 
 
 def slowdown_by_domain_size(data: pd.DataFrame, by: str, title: str, label: str = "{}") -> plt.Figure:
@@ -335,7 +337,7 @@ def exposed_share_by_speed(
         least, most = part["speed_Bps"].min() / units.Gbps, part["speed_Bps"].max() / units.Gbps
         log_axis(ax.xaxis, _ticks([speed / units.Gbps for speed in speeds[network]], least, most))
         ax.tick_params(axis="x", labelsize=9)
-        ax.set(ylim=(0, 1), xlabel=f"{network.replace(' ', '-')} speed of a GPU [Gbps]")
+        ax.set(ylim=(-0.08, 1), xlabel=f"{network.replace(' ', '-')} speed of a GPU [Gbps]")
         panel_title(ax, f"({letter}) {network}", left=True)
     if hidden:
         speed_Bps, verdict, text = hidden

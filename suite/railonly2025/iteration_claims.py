@@ -65,16 +65,27 @@ def formula_columns(modelled: pd.DataFrame, columns: Sequence[str]) -> pd.DataFr
     return predicted[["modelled_s", "error"]].set_axis(["formula_s", "formula_error"], axis=1)
 
 
-def mean_error_mark(values: Mapping[str, float], aside: pd.DataFrame) -> dict[str, tuple]:
+def mean_error_mark(values: Mapping[str, float], aside: pd.DataFrame, shown: pd.DataFrame) -> dict[str, tuple]:
     """Arguments of `bars.measured_runs`: the document's mean error, and that of its formulas on runs kept aside.
 
-    values: ours, by claim id. aside: runs kept aside.
+    values: ours, by claim id. aside: runs kept aside. shown: `formula_columns` of those in the figure.
     """
     claim_id = f"railonly2025.{_ERROR}"
     options: dict[str, tuple] = {"others": (values[claim_id], len(formula_runs(aside)))}
     for mark in claims.marks({claim_id: values[claim_id]}).values():
-        options["document"] = mark.value, mark.verdict
+        on_shown = claims.verdict_of(claim_id, float(shown["formula_error"].abs().mean()))
+        options["document"] = mark.value, on_shown, mark.verdict
     return options
+
+
+def runs_aside_text(aside: pd.DataFrame) -> str:
+    """Which runs the document's formulas are judged on; aside: runs kept aside."""
+    runs = formula_runs(aside)
+    owners = sorted({source.removeprefix("github.com/").partition("/")[0] for source in runs["source"]})
+    return (
+        f"other runs: {len(runs)} of DGX A100, {runs['gpus'].min():,} to {runs['gpus'].max():,} GPUs, published by "
+        f"{' and '.join(owners)}; nothing was solved from them"
+    )
 
 
 def mean_absolute_error(predicted: pd.DataFrame) -> float:
@@ -313,7 +324,7 @@ def slowdown_marks(slowdowns: Entries, within: float, gpus: int) -> pd.DataFrame
     for name, mark in claims.marks({name: slowdowns.values[name] for name in models}).items():
         if size := re.search(r"_k(\d+)_", name):
             printed = f"{number(100 * mark.value)}% at {size[1]}"
-            text = f"document: {printed},\ncluster not said;\narrow: to our {gpus:,} GPUs"
+            text = f"document: {printed},\ncluster not said; arrow:\nto {gpus:,} GPUs, our reading"
             rows.append((models[name], int(size[1]), mark.value, mark.verdict, gpus, text))
         else:
             ours = f"(within {number(100 * within)}% of the ideal: our reading,\nat {gpus:,} GPUs)"
