@@ -60,8 +60,7 @@ def traffic_by_dimension(operations: pd.DataFrame, dependencies: pd.DataFrame, t
     operations
         Columns op, rank, lane (compute, tensor, data, pipeline), operation, microbatch, phase, start_s, end_s.
     dependencies
-        Columns rank_from, lane_from, end_s_from, rank_to, lane_to, start_s_to; arrows are those between dimensions in
-        (b), and in (a) those from the first hop.
+        Columns rank_from, lane_from, end_s_from, rank_to, lane_to, start_s_to: the arrows of (b), between dimensions.
     title, note
         Of the figure and of (b).
 
