@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 from railcore.catalog import units
 from railcore.catalog.units import number
 from suite import plotting
-from suite.colours import VERDICTS
+from suite.colours import BAND, VERDICTS
 from suite.plotting import COLOURS, GREY, heat_colours, legend_below, log_axis, panel_title, percent_axis
 
 _OPTIMUM: dict = {"color": "black", "linestyle": ":", "linewidth": 1.3}
@@ -400,7 +400,7 @@ def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
     for i in range(0, len(names), 2):
-        ax.axhspan(i - 0.5, i + 0.5, color="#F4F4F4", zorder=0)
+        ax.axhspan(i - 0.5, i + 0.5, color=BAND, zorder=0)
     ax.plot([], [], color=GREY, linewidth=2, label="least to most of the seeds; number: median")
     legend_below(figure, ax, 3)
     return figure

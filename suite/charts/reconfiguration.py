@@ -19,7 +19,7 @@ from suite.plotting import GREY, NETWORKS, ink_on, legend_below, panel_title, pe
 _LANES = {"compute": plotting.PASSES["compute"], "circuits": CIRCUIT_UP, "change": "#333333"}
 _WAITS: dict = {"facecolor": "white", "edgecolor": GREY, "hatch": "/////"}
 WAYS = {"on demand": "without provisioning", "provisioned": "with provisioning"}  # in the document's words
-_WAY_COLOURS = (ON_DEMAND, NETWORKS["photonic"])  # both are photonic rails
+_WAY_COLOURS = dict(zip(WAYS, (ON_DEMAND, NETWORKS["photonic"]), strict=True))  # both are photonic rails
 _SHORT_S = 0.2  # end of the enlarged panel
 
 
@@ -85,7 +85,7 @@ def _lines_of_ways(ax: plt.Axes, part: pd.DataFrame, base: float, marked_s: floa
         ax.plot(
             line["reconfiguration_s"],
             line["iteration_s"],
-            **(plotting.line_style(i, label=name, color=_WAY_COLOURS[i]) | style),
+            **(plotting.line_style(i, label=name, color=_WAY_COLOURS.get(str(way), GREY)) | style),
         )
         for row in line[np.isclose(line["reconfiguration_s"], marked_s)].itertuples() if increases else ():
             text = f"{WAYS.get(str(way), way)}, {units.show(marked_s, 's')}: +{percent(row.iteration_s / base - 1)}"
