@@ -1,4 +1,4 @@
-"""Checks that a picture can be read on a page: its width, size, words and places of its texts, its title."""
+"""Checks that a picture can be read on a page (its width, title, and its texts' size, words, places), and an answer."""
 
 import re
 from typing import TYPE_CHECKING
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 MAX_WIDTH_IN = 10.0
 MIN_TEXT_PT = 8.0
 MAX_COLUMNS = 8
+MAX_SENTENCES, MAX_WORDS, MAX_NUMBERS = 3, 60, 3  # of a notebook's answer: two sentences and an advice
 # A picture is read without the text around it, by people who do not know the code. NEXT_HOP is BGP's, not the code's.
 _WORDS = re.compile(r"\b(printed|in turn|here|kg|street2025|None|nan)\b|\d us\b|[a-z0-9]_\w|\w_[a-z0-9]")
 _FORMULA = re.compile(r"\$[^$]*\$")
+_NUMBER = re.compile(r"(?<![\w.,-])[-+]?\d[\d.,]*(?!\w)")  # not of a name, such as 405B, H100, GPT-3, 1F1B
+_REFERENCE = re.compile(r"\b(?:Fig|Table|Eq|Section)\.? [\w-]+")
 
 
 def faults(figure: "Figure") -> list[str]:
@@ -37,6 +40,19 @@ def faults(figure: "Figure") -> list[str]:
     over = [f"{one!r} over {other!r}" for one, other in overlaps(figure)]
     faults += [f"texts that overlap or leave the page: {_some(over, 90)}"] if over else []
     return faults if any(titles) else [*faults, "it has no title"]
+
+
+def answer_faults(text: str) -> list[str]:
+    """What keeps a notebook's answer from being read at once, a clause each.
+
+    More than three sentences, 60 words or three numbers. Digits in names, such as DGX H100 or Fig. 13-8, are none.
+    """
+    counts = {
+        "sentences": (len(re.split(r"(?<=[.!?])\s+(?=[A-Z])", text.strip())), MAX_SENTENCES),
+        "words": (len(text.split()), MAX_WORDS),
+        "numbers": (len(_NUMBER.findall(_REFERENCE.sub("", text))), MAX_NUMBERS),
+    }
+    return [f"{count} {name} (at most {most})" for name, (count, most) in counts.items() if count > most]
 
 
 def overlaps(figure: "Figure") -> list[tuple[str, str]]:

@@ -29,7 +29,8 @@ MIN_WIDTH_PX = 1200
 MAX_SVG_B = 1_000_000
 MAX_PAGE_B = 2_000_000
 DPI = 160
-_THUMBNAIL_PX = 240
+THUMBNAIL_PX = 240
+PUBLISHED = "../figures"  # as seen from the notebooks
 _GRID = ("", " ", "  ")  # columns of the gallery, without a heading
 _WARNINGS = "warnings.txt"  # of a run; at the top of its folder, so that it is not published
 
@@ -43,7 +44,7 @@ def items() -> dict[str, dict[str, str]]:
     return {row["id"]: row for name in ("figures.csv", "extras.csv") for row in read_csv(files.data(name))}
 
 
-def _alternative(item_id: str) -> str:
+def alternative(item_id: str) -> str:
     """What a picture shows, in words, for who cannot see it: an attribute of HTML in a cell of a table."""
     return escape(items()[item_id]["must_show"]).replace("|", "/").replace("$", "&#36;")
 
@@ -153,19 +154,23 @@ def _linked_folder() -> str:
     With the user's own numbers it is the folder that this run writes into. The driver keeps the notebook in it, too.
     """
     if not workspace.parameterized():
-        return "../figures"
+        return PUBLISHED
     return "." if "RAILCORE_NOTEBOOK" in os.environ else Path(os.path.relpath(workspace.output_folder())).as_posix()
 
 
 def answer(text: str, picture: str) -> MarkdownText:
-    """The notebook's answer in a line or two, for its reader and, with its most telling picture, for the index.
+    """The notebook's answer, for its head, the index and the site, with its most telling picture.
 
-    text: Markdown, its numbers filled in from what was computed. picture: id of a figure that the notebook saves.
-    Raises UnknownName for an unknown id, ValueError for one without a PNG or of another notebook.
+    text: Markdown, its numbers filled in from what was computed: one or two sentences that answer the notebook's
+    title, and an advice. picture: id of a figure that the notebook saves.
+    Raises UnknownName for an unknown id, ValueError for one without a PNG or of another notebook, and with published
+    parameters for a text that is too long to be read at once (`legible.answer_faults`).
     """
     item = _own_item(picture)
     if "png" not in item["files"].split():
         raise ValueError(f"{picture!r} has no PNG: name a figure")
+    if not workspace.parameterized() and (faults := legible.answer_faults(text)):
+        raise ValueError(f"the answer {text!r} has {'; '.join(faults)}: say the rest below")
     link = f"../{item['document']}/{item['item']}.png"
     path = workspace.output_folder() / "extra" / f"{item['notebook'][:2]}_answer.md"
     shown = MarkdownText(text)
@@ -185,27 +190,6 @@ def kept_warnings(folder: Path) -> list[str]:
     """Warnings that a notebook showed while it wrote into a folder, in order."""
     path = folder / _WARNINGS
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-
-
-def answers() -> MarkdownText:
-    """Each notebook with its answer and a small picture, as far as figures/ has them: the start of the index.
-
-    Pictures and notebooks are linked from the folder of the notebooks; a picture leads to its notebook.
-    """
-    rows = []
-    for notebook in sorted(workspace.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
-        stored = workspace.FIGURES / "extra" / f"{notebook.stem[:2]}_answer.md"
-        if stored.is_file():
-            text, _, link = stored.read_text(encoding="utf-8").strip().rpartition("\n\n")
-            match = re.search(r"\]\(\.\./([^)]*\.png)\)", link)
-            cell = f"**[{units.words(notebook.stem)}]({notebook.name})**<br>{' '.join(text.split())}"
-            image = ""
-            if match and (workspace.FIGURES / match[1]).is_file():
-                shown = _alternative(match[1].removesuffix(".png").replace("/", "."))
-                image = f'<img src="../figures/{match[1]}" width="{_THUMBNAIL_PX}" alt="{shown}">'
-                image = f'<a href="{notebook.name}">{image}</a>'
-            rows.append({"picture": Markdown(image), "answer": Markdown(cell)})
-    return MarkdownText(markdown_table(rows))
 
 
 def gallery() -> MarkdownText:
@@ -236,7 +220,7 @@ def gallery() -> MarkdownText:
 def _tile(item: dict[str, str]) -> Markdown:
     """A picture of the gallery that leads to itself in full size, its name, its files and what it shows."""
     place = f"{item['document']}/{item['item']}.png"
-    image = f'<img src="../figures/{place}" width="{_THUMBNAIL_PX}" alt="{_alternative(item["id"])}">'
+    image = f'<img src="../figures/{place}" width="{THUMBNAIL_PX}" alt="{alternative(item["id"])}">'
     image = f'<a href="../figures/{place}">{image}</a><br>' if (workspace.FIGURES / place).is_file() else ""
     return Markdown(f"{image}**{_item_name(item)}** {_item_links(item)}<br>{markdown_words(item['must_show'])}")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railcore.catalog import files
-from suite import workspace
+from suite import answers, workspace
 
 if TYPE_CHECKING:
     from papermill import PapermillExecutionError
@@ -195,6 +195,8 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
     finally:
         _kill(manager)
     report = _report(done.cells.pop().outputs, done.cells)
+    for cell in done.cells[:1]:
+        cell.source = answers.headed(cell.source, answers.stored(name, folder), ".")
     nbformat.write(done, folder / f"{name}.ipynb")
     return report | {"notebook": done}
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from railcore.catalog import files, full_name
-from suite import workspace
+from suite import answers, workspace
 from suite.driver.kernels import kernel_environment
 from suite.driver.run import load_notebook
+from suite.outputs import PUBLISHED
 
 _LAB = files.BUILD / "lab"
 _COPIES = _LAB / "notebooks"
@@ -66,7 +67,7 @@ def refresh() -> list[str]:
 
 
 def keep(name: str, forced: bool = False) -> str:
-    """Write the sources of an edited copy over its notebook, which keeps its stored outputs; says what was done.
+    """Write the sources of an edited copy over its notebook, which keeps its outputs and answer; says what was done.
 
     Raises ValueError for an unknown notebook, a copy that is no notebook, and, unless forced, where the notebook has
     changed since it was copied.
@@ -90,6 +91,8 @@ def keep(name: str, forced: bool = False) -> str:
         if cell["cell_type"] == "code" and cell.get("id") in outputs:
             cell["outputs"] = outputs[cell["id"]].get("outputs", [])
             cell["execution_count"] = outputs[cell["id"]].get("execution_count")
+    told = answers.stored(name, workspace.FIGURES)
+    cells[0]["source"] = answers.headed(cells[0]["source"], told, PUBLISHED)
     files.write_whole(target, nbformat.writes(nbformat.from_dict(stored | {"cells": cells})) + "\n")
     _remember(_copied() | {name: _sources(name, workspace.NOTEBOOKS)})
     done = f"{name}: notebooks/{target.name} has the sources of your copy"

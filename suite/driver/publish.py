@@ -20,7 +20,7 @@ from typing import Any
 from railcore import catalog
 from railcore.catalog import files
 from railcore.catalog.tables import csv_text, markdown_table, read_csv
-from suite import outputs, workspace
+from suite import answers, outputs, workspace
 from suite.driver import compare, ledger_text, parameters
 from suite.ledger import claims
 
@@ -182,8 +182,11 @@ def refuse_lost_rows(suite: Iterable[str]) -> None:
                 raise ValueError(f"figures/{table.name} has lost rows of {name}: run `make figures` without NB first")
 
 
-def notebook_text(notebook: Mapping, executed: Mapping) -> str:
-    """The notebook as text, with the outputs and counts of its execution and nothing that changes from run to run."""
+def notebook_text(notebook: Mapping, executed: Mapping, answer: answers.Answer | None = None) -> str:
+    """The notebook as text, with the outputs and counts of its execution and nothing that changes from run to run.
+
+    answer: stands in its first cell.
+    """
     import nbformat
 
     cells = []
@@ -196,6 +199,7 @@ def notebook_text(notebook: Mapping, executed: Mapping) -> str:
             if "parameters" not in tags:  # a reader of a page wants the answer; one click shows the code
                 cell["metadata"] = {**cell["metadata"], "jupyter": {"source_hidden": True}}
         cells.append(cell)
+    cells[:1] = [{**cell, "source": answers.headed(cell["source"], answer, outputs.PUBLISHED)} for cell in cells[:1]]
     kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
     return nbformat.writes(nbformat.from_dict({**notebook, "cells": cells, "metadata": metadata})) + "\n"
@@ -253,7 +257,10 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
     inputs = [row for row in _read(_INPUTS) or [] if row["notebook"] != name]
     inputs += [{"notebook": name, **row} for row in [*report["inputs"], *measured_inputs(report["data"])]]
     recorded = [row for row in _read(_PARAMETERS) or [] if row["notebook"] != name] + _parameter_rows(name, notebook)
-    target, executed = workspace.NOTEBOOKS / f"{name}.ipynb", notebook_text(notebook, report["notebook"]).encode()
+    target, executed = (
+        workspace.NOTEBOOKS / f"{name}.ipynb",
+        notebook_text(notebook, report["notebook"], answers.stored(name, folder)).encode(),
+    )
     if not new and not compare.difference(target.name, target.read_bytes(), executed):
         executed = target.read_bytes()
     _write(

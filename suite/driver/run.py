@@ -17,7 +17,7 @@ from pathlib import Path
 
 from railcore import catalog
 from railcore.catalog import files, units
-from suite import outputs, workspace
+from suite import answers, outputs, workspace
 from suite.driver import kernels, parameters, publish
 from suite.ledger import claims
 
@@ -32,7 +32,7 @@ def print_line(text: str) -> None:
 
 
 def load_notebook(name: str, folder: Path | None = None) -> dict:
-    """A notebook of the suite: its sources, without outputs (nbformat takes a second to import, json nothing).
+    """A notebook of the suite: its sources, without outputs and answer (nbformat takes a second to import, json none).
 
     folder: of the file, notebooks/ by default.
     """
@@ -50,6 +50,8 @@ def load_notebook(name: str, folder: Path | None = None) -> dict:
             cell["metadata"].pop(key, None)
         if cell["cell_type"] == "code":
             cell.update(outputs=[], execution_count=None)
+        else:
+            cell["source"] = answers.headed(cell["source"], None)
     return notebook
 
 
