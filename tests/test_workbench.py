@@ -1,3 +1,4 @@
+import json
 import math
 import re
 from itertools import combinations
@@ -13,7 +14,7 @@ from railcore.catalog import files, tables
 from railcore.catalog.tables import MarkdownText, markdown_table
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import fat_tree, rail_optimized
-from suite import drawing, explore, outputs, plotting, workspace
+from suite import answers, drawing, explore, outputs, plotting, workspace
 from suite.__main__ import main
 from suite.charts import bars, curves, heatmaps, routing, tradeoffs
 
@@ -293,7 +294,8 @@ def index(tmp_path, monkeypatch):
     """A project with two notebooks, and the folder of what they publish."""
     for name in ("01_network_cost", "02_topologies"):
         (tmp_path / "notebooks").mkdir(exist_ok=True)
-        (tmp_path / f"notebooks/{name}.ipynb").write_text("{}")
+        cell = {"cell_type": "markdown", "source": "# What is saved?\n\nmore"}
+        (tmp_path / f"notebooks/{name}.ipynb").write_text(json.dumps({"cells": [cell]}))
     monkeypatch.setattr(workspace, "NOTEBOOKS", tmp_path / "notebooks")
     monkeypatch.setattr(workspace, "FIGURES", tmp_path / "figures")
     monkeypatch.setenv("RAILCORE_OUT", str(tmp_path / "figures"))
@@ -301,16 +303,16 @@ def index(tmp_path, monkeypatch):
 
 
 def test_the_index_shows_answers_with_their_pictures(index, figure):
-    assert outputs.answers().text == "none\n"
+    assert answers.index().text == "none\n"
     answer = outputs.answer("Rail-only saves **38%** of the\ncost | power.", "railonly2025.fig1")
     assert answer.text.startswith("Rail-only saves")
-    (line,) = outputs.answers().text.splitlines()[2:]
-    assert "[01 network cost](01_network_cost.ipynb)**<br>Rail-only saves **38%** of the cost / power." in line
+    (line,) = answers.index().text.splitlines()[2:]
+    assert "[What is saved?](01_network_cost.ipynb)**<br>Rail-only saves **38%** of the cost / power." in line
     assert "<img" not in line  # the picture is not there yet
     outputs.save("railonly2025.fig1", DATA, figure)
-    assert links(outputs.answers()) == ["figures/railonly2025/fig1.png"]
-    assert (index / links(outputs.answers())[0]).is_file()
-    assert '<a href="01_network_cost.ipynb"><img' in outputs.answers().text
+    assert links(answers.index()) == ["figures/railonly2025/fig1.png"]
+    assert (index / links(answers.index())[0]).is_file()
+    assert '<a href="01_network_cost.ipynb"><img' in answers.index().text
 
 
 @pytest.mark.parametrize(
