@@ -7,7 +7,7 @@ import json
 import re
 import struct
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
@@ -28,12 +28,14 @@ class Answer:
     question: its title.
     text: the answer, in Markdown.
     picture: id of its most telling figure.
+    width: of that picture on the first screen [px].
     """
 
     notebook: str
     question: str
     text: str
     picture: str
+    width: int = _WIDTH_PX
 
     @property
     def sentence(self) -> str:
@@ -53,8 +55,8 @@ class Answer:
         figures: where the folder of figures is, as seen from the page. width: [px]; 0 for one that fits the first
         screen.
         """
-        width = width or _first_screen_width(workspace.FIGURES / self.place)
-        return f'<img src="{figures}/{self.place}" width="{width}" alt="{outputs.alternative(self.picture)}">'
+        words = outputs.alternative(self.picture)
+        return f'<img src="{figures}/{self.place}" width="{width or self.width}" alt="{words}">'
 
 
 def _first_screen_width(picture: Path) -> int:
@@ -76,7 +78,8 @@ def stored(notebook: str, folder: Path) -> Answer | None:
     if not path.is_file():
         return None
     text, _, link = path.read_text(encoding="utf-8").strip().rpartition("\n\n")
-    return Answer(notebook, question(notebook), " ".join(text.split()), link.partition("[![")[2].partition("]")[0])
+    answer = Answer(notebook, question(notebook), " ".join(text.split()), link.partition("[![")[2].partition("]")[0])
+    return replace(answer, width=_first_screen_width(folder / answer.place))
 
 
 def question(notebook: str) -> str:

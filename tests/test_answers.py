@@ -15,7 +15,7 @@ DRAW = """
 import matplotlib.pyplot as plt, pandas as pd
 from suite import outputs, plotting
 plotting.house_style()
-figure, ax = plt.subplots(figsize=(8, 3))
+figure, ax = plt.subplots(figsize=(8, 6))
 ax.set_title("a line")
 outputs.save("extra.02_x", pd.DataFrame({"x": [1]}), figure)
 outputs.answer(f"It is {speed}.", "extra.02_x")
@@ -74,7 +74,8 @@ def test_the_driver_writes_the_answer_that_a_run_gave(tmp_path):
         return "".join(json.loads(path.read_text())["cells"][0]["source"])
 
     assert project.run(folder, "02")[0] == 0
-    assert "It is 400 Gbps." in head(path) and "../figures/extra/02_x.png" in head(path)
+    assert "It is 400 Gbps." in head(path)
+    assert 'src="../figures/extra/02_x.png" width="560"' in head(path)  # 4 by 3, 420 px high
     assert load_notebook(project.SECOND, path.parent)["cells"][0]["source"] == HEAD  # the driver's text is no source
     status, _ = project.run(folder, "02", "-p", "speed", "800 Gbps", "--name", "mine")
     own = head(folder / "build/custom" / project.SECOND / "mine" / path.name)

@@ -14,6 +14,7 @@ from railcore.datacenter.exposed import LayerTimes, least_wan_Bps, wide_area_exc
 from railcore.photonics.timetable import schedule
 from railcore.training import transformer
 from railcore.training.formats import catalog_precision
+from suite import legible
 from suite.charts import curves, timelines
 from suite.flops2024 import expert_placement, exposed_claims, specification, timeline, training_case
 from suite.flops2024.specification import communication_quantities, document_site
@@ -271,6 +272,15 @@ def test_datacenters_that_do_not_hold_a_model_are_left_empty():
     assert table.loc[4, "dense"].isna().all() and table.drop((4, "dense")).notna().all(axis=None)
     far = {"moe": CASES["moe"].changed(site={"one_way_delay_s": 1.0})}
     assert np.isinf(training_case.share_by_datacenters(far, [2]).needed_per_gpu_Bps[0])
+
+
+def test_the_answer_has_the_most_that_any_count_gives_and_the_network_that_helps_most():
+    text = exposed_claims.exposed_answer(CASES, 12)
+    assert "4.95% of the time with the dense model and 18.7% of the time with the mixture" in text
+    assert "up to 39.2%" in text and "on the scale-out network" in text and legible.answer_faults(text) == []
+    slow = {"dense": CASES["dense"].changed(site={"wan_Bps": 1e8})}
+    text = exposed_claims.exposed_answer(slow, 12)
+    assert "on the wide area network: twice its speed helps the dense model most" in text and "mixture" not in text
 
 
 def test_without_a_mixture_its_claims_are_left_out():

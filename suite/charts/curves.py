@@ -109,7 +109,7 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
     The figure.
     """
     models = list(data["model"].unique())
-    figure, axes = plt.subplots(2, len(models), figsize=(10, 8.2), squeeze=False, height_ratios=(1.15, 1))
+    figure, axes = plt.subplots(2, len(models), figsize=(10, 6.4), squeeze=False, height_ratios=(0.75, 1))
     for column, model in enumerate(models):
         (top, bottom), rows = axes[:, column], data[data["model"] == model]
         smaller = rows[rows["hb_domain_size"] < rows["gpus"]]
@@ -122,7 +122,7 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
             top.axhline(rows["ideal_s"].iloc[0], color=style["color"], linestyle="--", linewidth=1.2)
             drawn = rows[rows[share] > 0]
             bottom.plot(drawn["hb_domain_size"], drawn[share], **style)
-        bottom.margins(y=0.12)
+        bottom.margins(y=0.18)
         for mark in marks[marks["model"] == model].itertuples():
             at_size = part[part["hb_domain_size"] == mark.hb_domain_size].set_index("gpus")[share]
             ours = {gpus: (value, colours[gpus]) for gpus, value in at_size.items()} if "gpus" in marks else {}

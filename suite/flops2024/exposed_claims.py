@@ -29,7 +29,6 @@ RECOMPUTE_OVERHEAD = "flops2024.dense.recompute_overhead"
 WAN_MASKED, LOSSLESS = "flops2024.fig3c.wan_masked", "flops2024.fig3c.lossless_20g_exposed"
 COMPUTE_BOUND, AT_DENSE_RATE = "flops2024.dense.compute_bound", "flops2024.moe.exposed_dense_rate"
 EXPOSED_SHARE = "flops2024.fig3.exposed_"  # and the model: claims of the machine as it is
-_SAME = " in each"
 # By claim: the model, the speed of a GPU's network if it is not the document's, and the speed whose share is taken off.
 PRINTED_POINTS: dict[str, tuple[str, dict[str, float], dict[str, float]]] = {
     "flops2024.fig3.exposed_dense": ("dense", {}, {}),
@@ -393,24 +392,25 @@ def assumption_reasons(cases: Cases, rules: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def exposed_answer(cases: Cases, rules: pd.DataFrame, chunks: int) -> str:
-    """The exposed share of each model in a sentence: by the rule chosen, over all rules, and on timelines.
+def exposed_answer(cases: Cases, chunks: int) -> str:
+    """The exposed share of each model, the most that another count of the overlap gives, and the network to speed up.
 
-    rules: of `shares_under_rules`. chunks: of the gradients, on the timelines.
+    chunks: of the gradients, on the timelines.
     """
-    texts = []
-    for name, case in cases.items():
-        ruled = _range(rules, name)
-        by_rule = f"Over all rules of overlap it is {ruled}"
-        if ruled.endswith(_SAME):
-            by_rule = f"It is {ruled.removesuffix(_SAME)} under every rule of overlap"
-        on_timelines = [timeline(case.times, case.site, chunks, **options).share for options in TIMELINE_ASSUMPTIONS]
-        texts.append(
-            f"{case.model.name} spends {float(case.share):.1%} of its time on communication that nothing hides, by the "
-            f"rule '{case.rule}'. {by_rule}; on timelines of {chunks} chunks it is {min(on_timelines):.1%} to "
-            f"{max(on_timelines):.1%}, by when gradients are ready and what must have ended."
-        )
-    return " ".join(texts)
+    names = {"dense": "the dense model", "moe": "the mixture of experts"}
+    shares = {name: float(case.share) for name, case in cases.items()}
+    told = " and ".join(f"{number(100 * share, 3)}% of the time with {names[name]}" for name, share in shares.items())
+    others = [float(case.changed(rule=rule).share) for case in cases.values() for rule in OVERLAP_RULES]
+    timed = [timeline(c.times, c.site, chunks, **options) for c in cases.values() for options in TIMELINE_ASSUMPTIONS]
+    most = max(*others, *(float(view.share) for view in timed))
+    longest = max(shares, key=lambda name: shares[name])
+    case = cases[longest]
+    best = min(NETWORK_NAMES, key=lambda field: _share_at(case, field, 2 * getattr(case.site, field)))
+    return (
+        f"Communication that nothing hides takes {told}; other ways to count the overlap give up to "
+        f"{number(100 * most, 3)}%. "
+        f"Spend first on the {NETWORK_NAMES[best]} network: twice its speed helps {names[longest]} most."
+    )
 
 
 def _tokens_giving(dense: TrainingCase, name: str) -> str:
@@ -437,21 +437,6 @@ def _speed_giving(case: TrainingCase, share: float) -> str:
 
 def _share_at(case: TrainingCase, field: str, speed_Bps: float) -> float:
     return float(case.changed(site={field: speed_Bps}).share)
-
-
-def _range(rules: pd.DataFrame, model: str) -> str:
-    """Least and most exposed share of a model's printed machine over the rules."""
-    mine = rules[rules.claim == EXPOSED_SHARE + model]
-    return _least_and_most(mine[mine.reading.isin(OVERLAP_RULES)])
-
-
-def _least_and_most(rows: pd.DataFrame) -> str:
-    """Least and most of a column value, with the readings that give them."""
-    value = rows.value.round(12)  # the first of equal ones
-    least, most = rows.loc[value.idxmin()], rows.loc[value.idxmax()]
-    if np.isclose(least.value, most.value, rtol=1e-6):
-        return f"{least.value:.1%}{_SAME}"
-    return f"{least.value:.1%} ({least.reading}) to {most.value:.1%} ({most.reading})"
 
 
 def _with(**fields: Any) -> CaseChange:
