@@ -3,6 +3,7 @@
 import io
 import os
 import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from itertools import zip_longest
@@ -13,6 +14,7 @@ from railcore.catalog import UnknownName, files, units
 from railcore.catalog.tables import (
     Markdown,
     MarkdownText,
+    folded,
     frame_csv,
     markdown_table,
     markdown_words,
@@ -65,6 +67,8 @@ def save(
     shown: "pd.DataFrame | None" = None,
     digits: int = 6,
     title: str = "",
+    rows: str = "",
+    below: Mapping[str, Sequence[str]] | None = None,
 ) -> MarkdownText | None:
     """Write figures/<document>/<item>.<ext> below the folder RAILCORE_OUT, every extension the item is listed with.
 
@@ -80,6 +84,11 @@ def save(
         The table as people read it, for Markdown and TeX; by default `readable(data)` with so many significant digits.
     title
         Over the table: what is the same in every row.
+    rows
+        As of `show_table`: what is shown is folded, the files are not.
+    below
+        Columns of sentences by the column below whose cells they stand in Markdown: in a narrow column of its own a
+        sentence makes its row a page high.
 
     Returns
     -------
@@ -104,7 +113,7 @@ def save(
     texts = {"csv": frame_csv(data, "%.10g")}
     if table is not None:
         over, comment = (f"{title}\n\n", f"% {title}\n") if title else ("", "")
-        markdown, tex = markdown_table(table.to_dict("records")), table.to_latex(index=False, escape=True)
+        markdown, tex = markdown_table(_below(table, below or {})), table.to_latex(index=False, escape=True)
         texts |= {"md": over + markdown, "tex": comment + tex}
     content: dict = {extension: text for extension, text in texts.items() if extension in extensions}
     if figure is not None:
@@ -115,7 +124,7 @@ def save(
         content |= {end: _picture(item_id, figure, end) for end in ("png", "svg") if end in extensions}
     for extension, whole in content.items():
         files.write_whole(workspace.output_folder() / item["document"] / f"{item['item']}.{extension}", whole)
-    return MarkdownText(texts["md"]) if figure is None and table is not None else None
+    return _shown(texts["md"], len(table), rows) if figure is None and table is not None else None
 
 
 def _check_legible(item_id: str, figure: "Figure | None", table: "pd.DataFrame | None") -> None:
@@ -213,8 +222,7 @@ def gallery() -> MarkdownText:
     if pages:
         lines += ["### Pages\n", markdown_table(pages)]
     count = units.counted(len(tables), "tables")
-    folded = f"<details><summary>{count}</summary>\n\n{markdown_table(tables)}\n</details>"
-    return MarkdownText("\n".join([*lines, folded]))
+    return MarkdownText("\n".join([*lines, folded(count, markdown_table(tables))]))
 
 
 def _tile(item: dict[str, str]) -> Markdown:
@@ -249,15 +257,40 @@ def _item_name(item: dict[str, str]) -> str:
     return f"{'Fig.' if printed[1] == 'fig' else 'Table'} {printed[2].replace('_', '-')}"
 
 
-def show_table(table: "pd.DataFrame") -> MarkdownText:
-    """A table for a person, as a cell's result: `readable`, without index."""
-    return MarkdownText(markdown_table(readable(table).to_dict("records")))
+def show_table(table: "pd.DataFrame", rows: str = "", digits: int = 6) -> MarkdownText:
+    """A table for a person, as a cell's result: `readable`, without index.
+
+    rows: what they are, such as "clusters": a table that only backs a picture is folded away under their count.
+    digits: as `readable` has them.
+    """
+    return _shown(markdown_table(readable(table, digits).to_dict("records")), len(table), rows)
+
+
+def _shown(text: str, count: int, rows: str) -> MarkdownText:
+    return MarkdownText(folded(units.counted(count, rows), text) if rows else text)
+
+
+def _below(table: "pd.DataFrame", texts: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
+    """Rows of a table to show, with cells on lines of their own below that of another column, which is bold."""
+    rows = table.to_dict("records")
+    for row in rows:
+        for name, below in texts.items():
+            told = [f"{each}: {text}" for each in below if (text := row.pop(each))]
+            row[name] = Markdown("<br>".join([f"**{markdown_words(row[name])}**", *map(markdown_words, told)]))
+    return rows
 
 
 def varying(table: "pd.DataFrame") -> "pd.DataFrame":
     """A table to show without the columns that have one value: what a reader compares. One row or none stays whole."""
     same = [name for name in table if len(table) > 1 and table[name].nunique(dropna=False) == 1]
     return table.drop(columns=same)
+
+
+def said_once(table: "pd.DataFrame") -> str:
+    """What `varying` leaves out of a table, in words to stand above it; "" where that is nothing."""
+    same = [name for name in table if name not in varying(table)]
+    told = readable(table[same].head(1)).to_dict("records") if same else []
+    return "".join(f"Same for all: {'; '.join(f'{name} {text}' for name, text in row.items())}." for row in told)
 
 
 def in_percent(table: "pd.DataFrame", *columns: str) -> "pd.DataFrame":

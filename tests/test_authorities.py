@@ -55,7 +55,7 @@ def test_what_the_printed_values_imply(monkeypatch):
     rows = pd.DataFrame([siting_claims.authority_row(code) for code in CODES]).assign(window=list("aabb"))
     monkeypatch.setattr(siting_claims, "authority_row", rows.set_index("authority", drop=False).loc.__getitem__)
     with pytest.raises(ValueError, match="window"):
-        siting_claims.table1_shown(siting_claims.demand_side(PRINTED))
+        siting_claims.table1_title(siting_claims.demand_side(PRINTED))
     monkeypatch.undo()
     silent = siting_claims.demand_side({"SEC": 1 * GW}).iloc[0]
     assert silent["possible_raw"] is None and silent["possible_clean"] is None

@@ -1,5 +1,6 @@
 import csv
 import math
+import re
 
 import pandas as pd
 import pytest
@@ -26,9 +27,12 @@ def written(tmp_path, notebook="01_network_cost"):
 
 
 def lines(shown):
-    """Cells of each line of a Markdown table, by the claim's words."""
-    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in shown.text.splitlines() if "|" in line]
-    return {cells[1]: [cell.replace("\u00a0", " ") for cell in cells[2:]] for cells in rows if len(cells) > 2}
+    """Cells of each line of a Markdown table, what stands below the claim as the last, by the claim's words."""
+    found = {}
+    for line in shown.text.replace("\u00a0", " ").splitlines():
+        if match := re.match(r"\| [^|]*?: \*\*(.*?)\*\*(?:<br>)?(.*?) \| (.*) \|", line):
+            found[match[1]] = [*(cell.strip() for cell in match[3].split("|")), match[2]]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -82,10 +86,10 @@ def test_record_takes_values_and_shows_them(tmp_path):
     table = lines(shown)
     assert "2 of 3 claims are reproduced" in shown.text
     assert "1 of 1 claims is reproduced" in claims.record({COUNT: 2}).text
-    assert table[claims.claim(COUNT).claim] == ["= 2 tiers", "2 tiers", "exact", "reproduced", "predicted", SOLVED]
+    assert table[claims.claim(COUNT).claim] == ["= 2 tiers", "2 tiers", "exact", "predicted", SOLVED]
     expected = ["= 0.75", "0.6", "-20.00%", "differs", "stated", "against the table"]
     assert table[claims.claim(SHARE).claim] == expected
-    assert table[claims.claim(BOUND).claim] == ["≤ 1", "0.666667", "-33.33%", "reproduced", "predicted", SOLVED]
+    assert table[claims.claim(BOUND).claim] == ["≤ 1", "0.667", "-33.33%", "predicted", SOLVED]
     assert written(tmp_path)[SHARE] == {
         "id": SHARE,
         "value": "0.6",
@@ -159,7 +163,7 @@ def test_a_refused_row_writes_nothing(tmp_path, values, reasons, complaint):
 
 def test_only_unpublished_data_are_unavailable(tmp_path):
     shown = claims.record({UNAVAILABLE: None}, {UNAVAILABLE: "needs the maker's data"})
-    assert lines(shown)[claims.claim(UNAVAILABLE).claim][-3:] == ["unavailable", "", "needs the maker's data"]
+    assert lines(shown)[claims.claim(UNAVAILABLE).claim][1:] == ["unavailable", "needs the maker's data"]
     assert written(tmp_path, claims.claim(UNAVAILABLE).notebook)[UNAVAILABLE]["value"] == ""
 
 
@@ -181,7 +185,7 @@ def test_no_noise_is_taken_for_zero_elsewhere(tmp_path):
 def test_a_users_numbers_get_no_verdict(monkeypatch, tmp_path, name):
     monkeypatch.setenv(name, str(tmp_path))
     shown = claims.record({SHARE: 0.1, COUNT: 7})
-    assert lines(shown)[claims.claim(SHARE).claim] == ["= 0.75", "0.1"]
+    assert lines(shown)[claims.claim(SHARE).claim] == ["= 0.75", "0.1", ""]
     assert not any(verdict in shown.text for verdict in ("reproduced", "differs", "close", "expected"))
     assert "your numbers" in shown.text
     assert claims.claim(SHARE).claim not in claims.record({SHARE: math.nan, COUNT: 7}).text
@@ -585,6 +589,21 @@ def test_recording_nothing(tmp_path):
 def test_the_last_digits_of_a_machine_leave_a_value_exact(value, deviation):
     row = {"id": "railonly2025.table1.n32768.r64.switches_rail_only", "value": value}
     assert claims.comparison_row({**row, "verdict": "", "basis": "", "reason": ""})["deviation"] == deviation
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "value", "shown"),
+    [
+        (SHARE, 0.765277, "0.765"),  # beside 0.75
+        ("railonly2025.table1.n32768.r64.switches_rail_only", 1540, "1,540 switches"),
+        ("photonic2025.intro.iteration_overhead", 0.034999, "0.035"),
+        ("photonic2025.intro.iteration_overhead", 0.035012, "0.035012"),  # 0.035 would be within the tolerance
+        ("flops2024.scaling.params", 103.7808e12, "103.78 T parameters"),
+    ],
+)
+def test_ours_has_the_digits_that_are_compared(claim_id, value, shown):
+    row = {"id": claim_id, "value": f"{value}", "verdict": "", "basis": "", "reason": ""}
+    assert claims.comparison_row(row)["ours"] == shown
 
 
 def test_a_rate_is_no_count():

@@ -143,9 +143,26 @@ def test_a_table_of_more_columns_than_a_page_has_is_refused():
     outputs.save("railonly2025.table1", wide, shown=wide.iloc[:, :8])
 
 
+def test_a_sum_of_money_is_not_parted_from_its_unit():
+    assert "from\u00a0" not in (text := markdown_table([{"a": "from 86.4 M to 1.24 B USD, 5 B of them"}]))
+    assert "1.24\u00a0B\u00a0USD, 5\u00a0B of" in text
+
+
+def test_sentences_stand_below_the_cell_that_they_explain_and_files_are_not_folded(tmp_path):
+    table = pd.DataFrame({"rule": ["a*b", "c"], "why": ["it costs $1 < $2", ""], "gpus": [1, 2]})
+    shown = outputs.save("railonly2025.table1", table, rows="rules", below={"rule": ["why"]})
+    assert shown.text.startswith("<details><summary>2 rules</summary>\n\n| rule | GPUs |")
+    stored = (tmp_path / "railonly2025/table1.md").read_text()
+    assert "<details>" not in stored and "**a\\*b**<br>why: it costs" in stored and "$" not in stored
+    assert "| **c** | 2 |" in stored and "why" in (tmp_path / "railonly2025/table1.csv").read_text()
+    assert outputs.show_table(table, "rules").text.endswith("</details>\n")
+
+
 def test_columns_with_one_value_are_not_shown():
     table = pd.DataFrame({"same": [1, 1], "other": [1, 2], "none": [math.nan, math.nan]})
     assert list(outputs.varying(table)) == ["other"] and list(outputs.varying(table[:1])) == list(table)
+    assert outputs.said_once(table.assign(cost_usd=3e6)) == "Same for all: same 1; none –; cost 3 M USD."
+    assert outputs.said_once(table[:1]) == ""
 
 
 def test_marks_of_the_document_are_hollow_and_say_the_verdict_by_shape_and_colour(figure):

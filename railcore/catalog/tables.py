@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COLUMN_UNITS = {"usd": "USD", "w": "W", "Bps": "bps", "bytes": "B", "s": "s", "m": "m", "kg": "t"}
-_AMOUNT = re.compile(r"(?<=\d) ((?:[kMGTPE] )?)([^\s,;:.)|]+)")  # what may be a unit, behind a digit
+_AMOUNT = re.compile(r"(?<=\d) ((?:[kMGTPE] |B (?=USD))?)([^\s,;:.)|]+)")  # what may be a unit, behind a digit
 _DOLLAR = "<span>&#36;</span>"  # JupyterLab and GitHub typeset what is between two bare ones, and between two of "\\$"
 _MARKS = re.compile(r"[\\`*|<>]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|\](?=[(\[])")  # of Markdown and HTML
 _OURS = re.compile(  # tags that railcore writes: links and pictures that stay in the project
@@ -102,6 +102,11 @@ def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
     right = [all(_numeric(row[column]) for row in rows) for column in columns]
     lines = [columns, ["---:" if flag else ":---" for flag in right], *([row[c] for c in columns] for row in rows)]
     return "".join(f"| {' | '.join(map(_cell_text, cells))} |\n" for cells in lines)
+
+
+def folded(summary: str, text: str) -> str:
+    """Markdown folded away under a line."""
+    return f"<details><summary>{summary}</summary>\n\n{text}\n</details>\n"
 
 
 def _cell_text(cell: object) -> str:

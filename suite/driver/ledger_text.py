@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from railcore.catalog import units
-from railcore.catalog.tables import Markdown, markdown_table, markdown_words
+from railcore.catalog.tables import Markdown, folded, markdown_table, markdown_words
 from suite.ledger import causes, claims, grounds
 
 _MEANINGS = {  # in the order in which somebody who doubts reads
@@ -93,7 +93,7 @@ def _solved(ledger: list[dict[str, str]]) -> list[str]:
 def _section(document: str, verdict: str, rows: list[dict[str, str]]) -> str:
     table = markdown_table([_line(row) for row in rows])
     if verdict in _FOLDED:
-        table = f"<details><summary>{len(rows)} claims</summary>\n\n{table}\n</details>\n"
+        table = folded(f"{len(rows)} claims", table)
     return f"## {document} {verdict}\n\n{table}"
 
 
@@ -107,9 +107,8 @@ def _line(row: Mapping[str, str]) -> dict[str, str]:
     linked = notebook if missing else f"[{notebook}](../notebooks/{row['notebook']}.ipynb)"
     cause = f"cause: {row['cause']}" if row["cause"] else ""
     below = " · ".join(filter(None, [f"`{row['id'].partition('.')[2]}`", _basis(row), cause, linked]))
-    place = markdown_words(claims.claim(row["id"]).place)
-    parts = [f"{place}: **{markdown_words(row['claim'])}**", markdown_words(reason), below]
-    line = {"claim": Markdown("<br>".join(filter(None, parts))), "document": shown["document"]}
+    cell = claims.claim_cell(claims.claim(row["id"]).place, row["claim"], markdown_words(reason), below)
+    line = {"claim": cell, "document": shown["document"]}
     return line if missing else line | {"ours": shown["ours"], "deviation": shown["deviation"]}
 
 

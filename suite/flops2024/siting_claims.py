@@ -226,30 +226,44 @@ def demand_side(printed_w: Mapping[str, float]) -> pd.DataFrame:
 def table1_shown(implied: pd.DataFrame) -> pd.DataFrame:
     """Table 1 for a reader: the document's three columns, then what is known beside them.
 
-    implied: of `demand_side`. Powers in MW, shares in percent. Raises ValueError where authorities differ in the
-    window of their demand or the date of their capacity: each stands in one heading for all.
+    implied: of `demand_side`. Powers in MW, shares in percent.
     """
     needs_w = [claims.paper_value(f"flops2024.infra.total_power_{end}") for end in ("low", "high")]
     rows = [authority_row(code) for code in implied["authority"]]
-    window, capacity_as_of = (_of_all(rows, name) for name in ("window", "capacity_as_of"))
-    since, until = window.split("/")
     megawatts = {name: (implied[name] / units.MW).round() for name in implied if name.endswith("_w")}
     return pd.DataFrame(
         {
             "Balancing Authority": [f"{row['authority']} ({row['name']})" for row in rows],
-            "Max Available, the document's (not recomputed) [MW]": megawatts["printed_w"],
+            "Max Available, the document's [MW]": megawatts["printed_w"],
             "Region": implied["region"],
             f"feeds {' / '.join(units.show(need, 'W', 3) for need in needs_w)}": [
                 " / ".join(_part_fed(power, need) for need in needs_w) for power in implied["printed_w"]
             ],
-            f"largest demand, {since} to {until}, spikes removed [MW]": megawatts["peak_demand_clean_w"],
-            "generation implied: both together [MW]": megawatts["implied_generation_clean_w"],
-            f"generation implied over plants' capacity of {capacity_as_of}": [
+            "largest demand [MW]": megawatts["peak_demand_clean_w"],
+            "generation implied [MW]": megawatts["implied_generation_clean_w"],
+            "share of the capacity": [
                 f"{units.number(100 * share, 3)}%" + ": impossible" * (share > 1)
                 for share in implied["implied_over_capacity"]
             ],
-            "capacity less largest demand: the most that can be free [MW]": megawatts["bound_w"],
+            "most that can be free [MW]": megawatts["bound_w"],
         }
+    )
+
+
+def table1_title(implied: pd.DataFrame) -> str:
+    """What `table1_shown` does not say in its headings.
+
+    implied: of `demand_side`. Raises ValueError where authorities differ in the window of their demand or the date of
+    their capacity.
+    """
+    rows = [authority_row(code) for code in implied["authority"]]
+    window, capacity_as_of = (_of_all(rows, name) for name in ("window", "capacity_as_of"))
+    since, until = window.split("/")
+    return (
+        f"Largest demand from {since} to {until} without spikes, capacity of the plants in {capacity_as_of}. Max "
+        "Available is not recomputed. Both together imply a generation: above the capacity it cannot be. The most "
+        "that can be free is the capacity less the largest demand. Whole, half: feeds one place with everything, or "
+        "one of two; the powers are the document's."
     )
 
 

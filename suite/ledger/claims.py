@@ -6,11 +6,12 @@ Numbers of the documents stand in data/claims.csv and nowhere else.
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 from railcore.catalog import UnknownName, files
-from railcore.catalog.tables import MarkdownText, csv_text, markdown_table, read_csv
+from railcore.catalog.tables import Markdown, MarkdownText, csv_text, folded, markdown_table, markdown_words, read_csv
 from railcore.catalog.units import counted, number, show, significant
 from railcore.catalog.units import unit as unit_of
 from suite import workspace
@@ -300,19 +301,37 @@ def decided_by_assumed(claim_id: str, judged: str) -> list[grounds.MovingInput]:
 
 def _comparison(rows: list[dict[str, str]], custom: bool) -> str:
     """Claims that are not reproduced with their reasons, then the others folded away."""
-    table = [comparison_row(row) for row in rows]
     if custom:
-        shown = ("where", "claim", "document", "ours")
-        note = "Computed with your numbers; where, claim and document are worded for the document's own.\n\n"
-        return note + markdown_table([{key: cells[key] for key in shown} for cells in table])
-    agree = [cells for cells in table if cells["verdict"] == "reproduced"]
-    differ = [cells for cells in table if cells["verdict"] != "reproduced"]
+        note = "Computed with your numbers; claim and document are worded for the document's own.\n\n"
+        return note + _comparison_table(rows, "document", "ours")
+    agree = [row for row in rows if row["verdict"] == "reproduced"]
+    differ = [row for row in rows if row["verdict"] != "reproduced"]
+    columns = ("document", "ours", "deviation")
     count = {basis: _count(rows, verdict="reproduced", basis=basis) for basis in grounds.BASES}
     rest = ", ".join(f"{count[basis]} {basis}" for basis in grounds.BASES if count[basis])
-    folded = f"<details><summary>{len(agree)} reproduced</summary>\n\n{markdown_table(agree)}\n</details>\n"
-    others = f" The others:\n\n{markdown_table(differ)}" if differ else "\n"
+    others = f" The others:\n\n{_comparison_table(differ, *columns, 'verdict', 'basis')}" if differ else "\n"
     verb = "is" if len(agree) == 1 else "are"
-    return f"**{len(agree)} of {len(rows)} claims {verb} reproduced{f' ({rest})' if rest else ''}.**{others}\n{folded}"
+    told = f"**{len(agree)} of {len(rows)} claims {verb} reproduced{f' ({rest})' if rest else ''}.**{others}\n"
+    return told + folded(f"{len(agree)} reproduced", _comparison_table(agree, *columns, "basis"))
+
+
+def _comparison_table(rows: list[dict[str, str]], *columns: str) -> str:
+    """Claims with these columns of `comparison_row`, as far as one of them has something there."""
+    shown = [comparison_row(row) for row in rows]
+    table = [
+        {"claim": claim_cell(cells["where"], cells["claim"], markdown_words(cells["reason"]))}
+        | {name: cells[name] for name in columns if any(other[name] for other in shown)}
+        for cells in shown
+    ]
+    return markdown_table(table)
+
+
+def claim_cell(place: str, text: str, *below: str) -> Markdown:
+    """A claim in one cell of a table: its place, its words, and what is to be said of it on lines of their own.
+
+    A reason of sixty words has the breadth of this cell; in a narrow column of its own it makes a row a page high.
+    """
+    return Markdown("<br>".join([f"{markdown_words(place)}: **{markdown_words(text)}**", *filter(None, below)]))
 
 
 def comparison_row(row: Mapping[str, str]) -> dict[str, str]:
@@ -322,14 +341,27 @@ def comparison_row(row: Mapping[str, str]) -> dict[str, str]:
         "where": f"{entry.document}, {entry.place}",
         "claim": entry.claim,
         "document": _paper(entry),
-        "ours": claim_amount(float(ours), entry.unit) if ours else "",
+        "ours": claim_amount(_rounded(float(ours), entry, row), entry.unit) if ours else "",
         "deviation": _deviation_text(ours, entry),
         **{key: row[key] for key in ("verdict", "basis", "reason")},
     }
 
 
+def _rounded(value: float, entry: Claim, row: Mapping[str, str]) -> float:
+    """Ours with one digit more than the document has, three at least, and as many more as its verdict needs."""
+    if value.is_integer() and abs(value) < 1e6:
+        return value  # a count
+    drawn = (float(row["low"]), float(row["high"])) if row.get("low") else None
+    told = (entry.paper_value, entry.relation, entry.tolerance, drawn)
+    printed = len(Decimal(f"{entry.paper_value:.12g}").normalize().as_tuple().digits)
+    choices = [significant(value, digits) for digits in range(max(3, printed + 1), 6)]
+    return next((short for short in choices if verdict(short, *told) == verdict(value, *told)), value)
+
+
 def claim_amount(value: float, unit: str) -> str:
     """A number in a claim's unit for a person, such as claim_amount(3.6e12, "bit/s") = "3.6 Tbps"."""
+    if unit in ("parameters", "tokens"):  # M, B and T of them, as of money
+        return f"{show(value, 'USD').removesuffix('USD')}{unit}"
     symbol = {"bit/s": "bps"}.get(unit, unit)
     if symbol in ("bps", "B/s", "B", "s", "W", "USD", "FLOP/s"):
         return show(value * unit_of(unit)[1], symbol)
@@ -351,7 +383,7 @@ def _deviation_text(value: str, entry: Claim) -> str:
     if not value:
         return ""
     off = deviation(float(value), entry.paper_value)
-    return "exact" if abs(off) < 1e-9 else f"{significant(off):+.2%}" if entry.paper_value else number(off)
+    return "exact" if abs(off) < 1e-9 else f"{significant(off):+.2%}" if entry.paper_value else number(off, 3)
 
 
 _Rows = list[dict[str, str]]  # of the ledger

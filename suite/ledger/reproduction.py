@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from railcore.catalog.tables import MarkdownText, markdown_table
+from railcore.catalog.tables import MarkdownText, folded, markdown_table
 from suite.ledger import causes, claims, grounds
 
 LedgerRows = Sequence[Mapping[str, str]]
@@ -88,10 +88,17 @@ def folded_ledger(ledger: LedgerRows, verdicts: Sequence[str]) -> MarkdownText:
     for document in dict.fromkeys(row["document"] for row in ledger):
         mine = [row for row in ledger if row["document"] == document]
         counts = [f"{sum(row['verdict'] == verdict for row in mine)} {verdict}" for verdict in verdicts]
-        rows = [row for verdict in verdicts for row in ledger_table(mine, verdict=verdict)]
-        told = markdown_table(rows)
-        groups.append(f"<details><summary>{document}: {', '.join(counts)}</summary>\n\n{told}\n</details>")
-    return MarkdownText("\n\n".join(groups))
+        told = [_with_grounds(row) for verdict in verdicts for row in mine if row["verdict"] == verdict]
+        groups.append(folded(f"{document}: {', '.join(counts)}", markdown_table(told)))
+    return MarkdownText("\n".join(groups))
+
+
+def _with_grounds(row: Mapping[str, str]) -> dict[str, str]:
+    """A claim as people read it, with why it does not come out and what it rests on below it."""
+    grounds_of = " · ".join(filter(None, (row["cause"], row["basis"], row["evidence"])))
+    (told,) = ledger_table([row])
+    shown = {name: told[name] for name in ("document has", "ours", "deviation", "verdict")}
+    return {"claim": claims.claim_cell(claims.claim(row["id"]).place, row["claim"], grounds_of), **shown}
 
 
 def choices(ledger: LedgerRows) -> dict[str, tuple[str, list[str]]]:

@@ -291,8 +291,7 @@ def printed_prices(solved: pd.DataFrame) -> pd.DataFrame:
     table["saving"] = (
         table["saving"].str.replace(" printed", " of the document").str.replace(" ratio", ", later version")
     )
-    amounts = {part: f"price [USD] or power [W] of a {part}" for part in solved["part"].unique()}
-    return table.rename(columns={"wanted": "saving wanted", "count": "electrical network"} | amounts)
+    return table.rename(columns={"wanted": "saving wanted", "count": "electrical network"})
 
 
 def _solved_text(row: Any) -> str:
