@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -244,3 +245,12 @@ def test_table_3_says_how_many_of_its_numbers_are_the_documents():
     ids = [name for name in claims.ids("photonic2025.table3") if ".gpus_" in name]
     values = {name: claims.paper_value(name) for name in ids} | {ids[0]: 1.0}
     assert "13 of 14 equal" in fabric_cost.table3_title(values)
+
+
+def test_savings_in_words_have_their_direction():
+    plan = {"circuit_switch": "A", "cost_usd": 3.0, "rail_optimized_cost_usd": 4.0, "rail_only_cost_usd": 2.0}
+    dearer = plan | {"circuit_switch": "B", "cost_usd": 5.0}
+    plans = pd.DataFrame([dearer, plan]).assign(largest_cluster=512)
+    assert "With A switches" in fabric_cost.savings_words(plans, 64)
+    assert "25.0% less than rail-optimized and 50.0% more than rail-only" in fabric_cost.savings_words(plans, 64)
+    assert fabric_cost.savings_words(plans.assign(cost_usd=np.nan), 1024).startswith("Nothing for 1,024 GPUs: ")

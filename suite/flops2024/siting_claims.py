@@ -537,17 +537,15 @@ def places_or_why(
 
 
 def places_words(found: FoundPlaces | None, problem: str) -> str:
-    """The answer for a demand of one's own: how many places have it alone, and the first. problem: why there are none.
+    """How many places have a demand alone, and the first; or why there are none. A clause.
 
-    Sentences, as `places_or_why` gives them.
+    found, problem: as `places_or_why` gives them.
     """
     if found is None:
-        return f"{problem[:1].upper()}{problem[1:]}."
+        return problem
     first, count = found.places.iloc[0], len(found.places)
-    least = "At least " if count > 1 else ""
-    alone = f"{least}{that_have(count, 'place')} {units.show(found.demand_w, 'W', 3)} alone"
-    power = units.show(first["available_w"], "W", 3)
-    return f"{alone}. The first is {first['name']} ({first['authority']}): {power}, limited by: {first['limit']}."
+    alone = that_have(count, "place", exact=count == 1)
+    return f"{alone} {units.show(found.demand_w, 'W', 3)} alone: first {first['name']} ({first['authority']})"
 
 
 def training_words(sited: pd.DataFrame, racks: int, wan: str) -> str:

@@ -214,37 +214,16 @@ def _needed_sends(case: TrainingCase, row) -> str:
     )
 
 
-def exposed_text(exposed: pd.DataFrame) -> str:
-    """What transports cost the document's training steps, in a sentence. exposed: of `exposed_by_transport`."""
-    shares = exposed.set_index(["model", "transport"])["share"]
-    cost = "; ".join(
-        f"{words} {shares[model, 'optimum']:.1%} with an ideal transport, {shares[model, 'single path']:.1%} with a "
-        f"single path, {shares[model, 'RoCEv2']:.1%} with RoCEv2"
-        for model, words in (("dense", "dense"), ("moe", "mixture"))
-        if (model, "optimum") in shares.index
-    )
-    return f"Exposed share of a training step: {cost}."
+def transport_answer(times: pd.DataFrame, hosts: int) -> str:
+    """Which transport's last flow ends first, how late one path a flow is, and what to take; sentences.
 
-
-def transport_answer(times: pd.DataFrame, loads: pd.DataFrame, network: Mapping[str, float]) -> str:
-    """The answer in a few sentences.
-
-    times: of `last_flow_times`. loads: draws of the hash, column load: flows on the most loaded link. network: hosts,
-    hosts_per_leaf, link_Bps and flow_bytes.
+    times: of `last_flow_times`. hosts: that send.
     """
-    rows = times.set_index("transport")
-    shown = {name: show(row["median_s"], "s", 3) for name, row in rows.iterrows()}
-    sprayed = rows["over_optimum"][[name for name in rows.index if name in SPRAYED]] - 1
-    least = sprayed.idxmin()
-    excess = f"{sprayed[least]:.1%} ({least}) to {sprayed.max():.1%} ({sprayed.idxmax()})"
-    drawn = ", ".join(
-        f"{name} {shown[name]} ({show(rows.loc[name, 'least_s'], 's', 3)} to {show(rows.loc[name, 'most_s'], 's', 3)})"
-        for name in ("single path", "RoCEv2")
-    )
-    hosts, size, link = network["hosts"], show(network["flow_bytes"], "B", 3), show(network["link_Bps"], "bps")
+    over = times.set_index("transport")["over_optimum"].drop("optimum")
+    first = over.idxmin()
+    advice = "Choose a transport that sprays packets" if first in SPRAYED else "One path a flow is enough here"
     return (
-        f"{hosts:,} hosts send {size} each over {link}. The last flow ends after {shown['optimum']} at best, and "
-        f"{excess} later where packets are sprayed. With one path a flow it is a draw of the hash: {drawn}, median and "
-        f"range of {int(rows.loc['single path', 'seeds'])} seeds. In half of {len(loads):,} draws the most loaded link "
-        f"has {number(loads['load'].median())} flows or more."
+        f"{hosts:,} hosts that send at once end first with {first.replace(', ', ' (', 1)}{')' * (', ' in first)}: the "
+        f"last flow comes {over[first] - 1:.1%} after the optimum. With one path a flow it takes "
+        f"{number(over['single path'], 2)} times the optimum in the median, by the luck of a hash. {advice}."
     )

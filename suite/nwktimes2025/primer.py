@@ -17,7 +17,7 @@ import pandas as pd
 from railcore.catalog.units import counted, number, show
 from railcore.training.parallelism import Strategy
 from suite.emulator.collective_schedules import collective_schedule
-from suite.emulator.comparison import EmulatedRun, emulated_run, gradient_scopes, largest_difference, replica_scopes
+from suite.emulator.comparison import EmulatedRun, emulated_run, largest_difference
 from suite.emulator.feedforward import FeedForward
 from suite.emulator.ranks import PHASES, EmulatedRanks, TransferLabel
 from suite.emulator.timeline import RankTimeline, rank_timeline
@@ -414,29 +414,18 @@ def all_reduce_identity(counts: Sequence[int], seed: int = 0) -> pd.DataFrame:
 
 
 def run_text(run: EmulatedRun) -> str:
-    """A training step in words: whether it equals that of one rank, what it sends over which link, who waits."""
+    """A training step in words: what splits it, whether it equals that of one rank, which ranks send most."""
     numbers, log = largest_difference(run), run.ranks.log
     same = f"the same weights (to {_EQUAL:g})" if numbers < _EQUAL else f"weights that differ by up to {numbers:.1g}"
     sends, total = "It sends nothing.", float(log["bytes"].sum())
     if total:
-        kinds = ", ".join(f"{kind} {size / total:.0%}" for kind, size in log.groupby("kind")["bytes"].sum().items())
-        out = float(log["bytes"][log["link"] == "scale-out"].sum())
-        sends = f"It sends {show(total, 'B', 4)} ({kinds}), and {out / total:.0%} of it leaves a node."
-    idle = rank_timeline(run.ranks).idle_share
+        kinds = log.groupby("kind")["bytes"].sum()
+        most = kinds.idxmax()
+        sends = f"The most traffic is that of {most} parallelism ({kinds[most] / total:.1%}): keep its ranks in a node."
     return (
-        f"The network on {counted(run.strategy.gpus, 'GPUs')} ends a training step with {same} as on one GPU. {sends} "
-        f"GPUs idle {idle:.1%} of the time if transfers are free."
-    )
-
-
-def three_d_text(run: EmulatedRun) -> str:
-    """Fig. 1-12 and 1-13 in words: GPUs that compute at once, bytes between replicas, where gradients are summed."""
-    forward = run.ranks.log[run.ranks.log["phase"] == "forward"]
-    across, active = replica_scopes(run, forward)["across replicas"], rank_timeline(run.ranks).peak_active("forward")
-    return (
-        f"In the document's 3D example {active} of {run.strategy.gpus} GPUs compute at the same time in the forward "
-        f"pass, and {show(across, 'B', 4)} pass between replicas. Gradients are summed "
-        f"{' and '.join(gradient_scopes(run))}."
+        "Tensor ranks share the neurons of each layer, pipeline stages the layers, data-parallel ranks the samples. "
+        f"Split so over {counted(run.strategy.gpus, 'GPUs')}, the network ends a training step with {same} as on one "
+        f"GPU. {sends}"
     )
 
 

@@ -354,40 +354,22 @@ def _largest_cited(reaches: pd.DataFrame) -> float:
     return float(cited.fillna(reaches[columns]).max(axis=None))
 
 
-def serving_switches(plans: pd.DataFrame, nic_ports: int) -> str:
-    """Which circuit switches serve a cluster, in words, the cheapest first.
+def savings_words(plans: pd.DataFrame, gpus: int) -> str:
+    """What the cheapest circuit switches that serve a cluster save, and what to look at first; sentences.
 
-    plans: of `circuit_switch_plans`; nic_ports: of a NIC, which may each go to a switch of their own.
+    plans: of `circuit_switch_plans` for so many GPUs.
     """
-    named = plans["circuit_switch"] + " (" + [units.show(time, "s") for time in plans["reconfiguration_s"]] + ")"
-    for planes, how in (
-        (1, "with one switch for each rail or for several"),
-        (nic_ports, "with a switch for each port"),
-    ):
-        fits = plans[plans["switches"].notna() & (plans["planes"] == planes)]
-        fits = fits.sort_values("cost_usd", kind="stable", key=lambda costs: costs.map(units.significant))
-        if len(fits):
-            costs = [f"{named[row.Index]} for {units.show(row.cost_usd, 'USD', 3)}" for row in fits.itertuples()]
-            none = "" if planes == 1 else "no circuit switch of Table 3 serves a whole rail; "
-            return f"{none}{how}: {', '.join(costs)}"
-    most = plans["largest_cluster"].idxmax()
-    return f"no circuit switch of Table 3 serves them, {named[most]} at most {plans['largest_cluster'][most]:,}"
-
-
-def savings_text(networks: pd.DataFrame) -> str:
-    """Cost of the electrical networks, and what photonic rails save with the ports in use alone, in words.
-
-    networks: of `photonic_network_costs` for one cluster, by network.
-    """
-    usd = {name: units.show(cost, "USD", 3) for name, cost in networks["cost_usd"].items()}
-    than = {
-        (what, name): f"{abs(share):.1%} {'more' if share < 0 else 'less'}"
-        for what in ("cost", "power")
-        for name, share in networks[f"{what}_saved"].items()
-    }
+    fits = plans.dropna(subset="cost_usd")
+    if fits.empty:
+        return (
+            f"Nothing for {gpus:,} GPUs: the largest circuit switch serves {plans['largest_cluster'].max():,}. Take "
+            "larger HB domains, which have smaller rails."
+        )
+    best = fits.loc[fits["cost_usd"].map(units.significant).idxmin()]
+    saved = {name: 1 - best["cost_usd"] / best[f"rail_{name}_cost_usd"] for name in ("optimized", "only")}
+    than = [f"{abs(share):.1%} {'more' if share < 0 else 'less'} than rail-{name}" for name, share in saved.items()]
     return (
-        f"Rail-optimized costs {usd['rail-optimized']}, rail-only {usd['rail-only']}. With the circuit ports in use "
-        f"alone, as the document counts, photonic rails cost {than['cost', 'rail-optimized']} than the first and "
-        f"{than['cost', 'rail-only']} than the second, and draw {than['power', 'rail-optimized']} and "
-        f"{than['power', 'rail-only']}."
+        f"With {best['circuit_switch']} switches, photonic rails for {gpus:,} GPUs cost {' and '.join(than)}. "
+        "Rail-only is cheaper where the map below is under zero. Ask for an offer first: the price of a circuit port "
+        "decides."
     )

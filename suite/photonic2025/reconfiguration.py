@@ -245,64 +245,10 @@ def table3_delays() -> dict[str, float]:
     return {item.name: float(item["reconfiguration_time"]) for item in items if "claim_key" in item}
 
 
-def fig8_answer(
-    simulated: pd.DataFrame, at_full_rate: pd.DataFrame, job: str, delay_s: float, plane: ControlPlane, ranks: int
-) -> str:
-    """The notebook's answer.
-
-    Parameters
-    ----------
-    simulated, at_full_rate
-        Of `photonic_overhead`, as the run was measured and at the rates of the catalog.
-    job, delay_s
-        What was simulated, in words; one of the delays [s].
-    plane, ranks
-        A control plane; ranks of a group on a rail.
-
-    Returns
-    -------
-    Text.
-    """
-    base = measured_run()["iteration_time"]
-    replay = {early: float(replayed_iteration_times(delay_s, early) / base - 1) for early in (False, True)}
-    mine = simulated[np.isclose(simulated["reconfiguration_s"], delay_s, atol=0)].set_index("provisioning")
-    shares = mine["overhead"].where(mine["overhead"].abs() > _ROUNDING, 0.0)
-    lost = [units.show(shares[early] * mine["electrical_s"][early], "s", 3) for early in (False, True)]
-    emulated = emulation_summary().set_index(["gpus", "requests"])["control_plane"][16]
-    fast = at_full_rate[np.isclose(at_full_rate["reconfiguration_s"], delay_s, atol=0)].set_index("provisioning")
-    fast_s = units.show(fast["electrical_s"][False], "s", 3)
-    whole, shown = units.show(mine["electrical_s"][False], "s", 4), units.show(plane.overhead_s(ranks), "s", 3)
-    return (
-        f"With circuits that take {units.show(delay_s, 's')} to change, the measured run's iteration of "
-        f"{units.show(base, 's', 4)} grows by {_percent(replay[False])} on demand and {_percent(replay[True])} "
-        f"provisioned. The simulated step of {job} loses {lost[0]} and {lost[1]}, {_percent(shares[False])} and "
-        f"{_percent(shares[True])} of its {whole}; at no delay it equals electrical rails of equal bandwidth. The run "
-        f"was slow: at the rates of the catalog the step takes {fast_s}, and grows by "
-        f"{_percent(fast['overhead'][False])} and {_percent(fast['overhead'][True])}. The control plane comes on top: "
-        f"{shown} a change with our latencies. In the authors' later emulation it alone adds "
-        f"{_percent(emulated['on demand'])} on demand and {_percent(emulated['provisioned'])} provisioned."
-    )
-
-
-def own_answer(at_full_rate: pd.DataFrame, job: str, delay_s: float, plane: ControlPlane, ranks: int) -> str:
-    """The answer for a job of one's own.
-
-    Parameters
-    ----------
-    at_full_rate, job, delay_s, plane, ranks
-        As of `fig8_answer`.
-
-    Returns
-    -------
-    Text.
-    """
-    fast = at_full_rate[np.isclose(at_full_rate["reconfiguration_s"], delay_s, atol=0)].set_index("provisioning")
-    return (
-        f"With circuits that take {units.show(delay_s, 's')} to change, the step of {job} takes "
-        f"{units.show(fast['electrical_s'][False], 's', 3)} at the rates of the catalog, and grows by "
-        f"{_percent(fast['overhead'][False])} on demand and {_percent(fast['overhead'][True])} provisioned. The "
-        f"control plane comes on top: {units.show(plane.overhead_s(ranks), 's', 3)} a change with our latencies."
-    )
+def measured_words(delay_s: float) -> str:
+    """What a delay of the switch [s] costs the measured run, with provisioning; a sentence."""
+    share = float(replayed_iteration_times(delay_s, True) / measured_run()["iteration_time"] - 1)
+    return f"The measured run, at a small part of that rate, takes {_percent(share)} longer."
 
 
 def _percent(share: float) -> str:
