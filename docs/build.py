@@ -11,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import gallery
 from pages import DOCS, Pages
 
 from railcore.catalog import files
@@ -43,12 +44,15 @@ def main() -> int:
             files.write_whole(source / place, text)
         for name in ("conf.py", "favicon.ico"):
             shutil.copy(DOCS / name, source)
-        shutil.copytree(DOCS / "_static", source / "_static")
+        shutil.copy(files.ROOT / "LICENSE", source / "LICENSE.txt")  # browsers show a .txt
+        for name in ("_static", "_templates"):
+            shutil.copytree(DOCS / name, source / name)
         if status := build_main(["-q", "-W", "--keep-going", "-d", f"{work}/doctrees", str(source), str(new)]):
             return status
         for place in sorted(pages.linked):
             (new / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(files.ROOT / place, new / place)
+        gallery.write_thumbnails(new)
         for left in (".buildinfo", "objects.inv", "_static/webpack-macros.html"):
             (new / left).unlink(missing_ok=True)
         (new / ".nojekyll").touch()  # GitHub leaves out folders that begin with _ otherwise

@@ -1,6 +1,5 @@
 """Pages of the site: docs/ with what is filled in, the ledger, the API, and the notebooks as they are shown there."""
 
-import ast
 import html
 import json
 import posixpath
@@ -9,26 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from railcore.catalog import files
-from railcore.catalog.units import words
-from suite import outputs, workspace
+import api
+import gallery
+
+from railcore.catalog import files, units
+from suite import answers, outputs, workspace
+from suite.driver import parameters
 
 DOCS = Path(__file__).resolve().parent
-SUBJECTS = {
-    "network": "Networks, books and reliability",
-    "training": "Models, strategies, machines and time",
-    "strategies": "The search over all strategies",
-    "photonics": "Photonic rails",
-    "datacenter": "Datacenters",
-    "siting": "Where power is free",
-    "planner": "Plans, sweeps and failures",
-    "catalog": "Numbers for people",
-}
 _LINK = re.compile(r"(?P<before>\]\(|\b(?:href|src)=\")(?P<target>[^)\"\s#:]+)(?=[)\"#])")
 _PAGES = {  # of the site, for files that are not shown as they are
     **{"README.md": "guide/start.html", "railcore/__init__.pyi": "api.html"},
     "figures/reproduction.md": "reproduction.html",
 }
+_ANSWER = re.compile(r"{}\n(.+?)(?:\n\*\w[^\n]*\*)?\s*{}".format(*answers.MARKERS), re.DOTALL)  # without its note
+_LEGIBLE_PX = 700  # least width at which letters of a picture of 960 px are read with ease
 _EXPLORE = "In JupyterLab (`make lab`) this place has sliders over the picture."
 
 
@@ -44,8 +38,9 @@ class Pages:
         for path in sorted(DOCS.rglob("*.md")):
             text = path.read_text(encoding="utf-8")
             place = path.relative_to(DOCS).as_posix()
-            self._add(place, text.replace("<!-- cards -->", cards()), posixpath.join("docs", posixpath.dirname(place)))
-        self._add("api.md", api(), "docs")
+            self._add(place, gallery.filled(text), posixpath.join("docs", posixpath.dirname(place)))
+        for place, text in api.pages().items():
+            self._add(place, text, posixpath.join("docs", posixpath.dirname(place)))
         ledger = (workspace.FIGURES / "reproduction.md").read_text(encoding="utf-8")
         self._add("reproduction.md", folded(ledger), "figures")
         for path in sorted(workspace.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
@@ -81,24 +76,65 @@ class Pages:
 
 
 def notebook_page(notebook: dict[str, Any], name: str, relinked: Callable[[str], str]) -> dict[str, Any]:
-    """A notebook as a page: code folded, pictures from figures/, sliders left out.
+    """A notebook as a page: the answer first, parameters and code folded, pictures from figures/, sliders left out.
+
+    The answer and a legible picture of the opening cell are not shown again below it. Code that shows nothing is in
+    the fold of the next cell that shows something.
 
     Raises ValueError for a notebook that is not executed, and for a picture that figures/ has not.
     """
-    cells = []
+    cells: list[dict[str, Any]] = []
+    code: list[str] = []
+    answer = ""
     for cell in notebook["cells"]:
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
         if "explore" in tags:
             cells.append({"cell_type": "markdown", "id": cell["id"], "metadata": {}, "source": _EXPLORE})
         elif cell["cell_type"] == "markdown":
-            cells.append({**cell, "source": relinked(source)})
+            if found := _ANSWER.search(source):
+                answer = _scalable(found[1])
+                source = source.replace(found[0], f'<div class="answer">\n\n{answer}\n\n</div>')
+            if not (answer and source.strip() == "## In short"):
+                cells.append({**cell, "source": relinked(source)})
+        elif cell["execution_count"] is None:
+            raise ValueError(f"{name} is not executed: run make figures")
+        elif "parameters" in tags:
+            count = units.counted(len(parameters.defaults({"cells": [{**cell, "source": source}]})), "parameters")
+            cells.append(_folded(cell, source, [], f"{count}, yours to change in JupyterLab (make lab)"))
         else:
-            if cell["execution_count"] is None:
-                raise ValueError(f"{name} is not executed: run make figures")
-            hidden = ["hide-input"] * bool(cell["metadata"].get("jupyter", {}).get("source_hidden"))
+            code.append(source)
             shown = [_output(each, name, relinked) for each in cell["outputs"]]
-            cells.append({**cell, "source": source, "metadata": {"tags": hidden}, "outputs": shown})
+            if answer:
+                shown = [each for each in shown if not _repeats(each, source, answer)]
+            if shown:
+                cells.append(_folded(cell, "\n\n".join(code), shown, "code"))
+                code = []
     return {**notebook, "cells": cells}
+
+
+def _folded(cell: dict[str, Any], source: str, shown: list[dict[str, Any]], prompt: str) -> dict[str, Any]:
+    metadata = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": prompt, "code_prompt_hide": prompt}}
+    return {**cell, "source": source, "metadata": metadata, "outputs": shown}
+
+
+def _repeats(output: dict[str, Any], source: str, answer: str) -> bool:
+    """Whether the opening cell has an output of the cell with this source: the answer, or its picture, legible."""
+    data = output.get("data", {})
+    picture = re.search(r'src="[^"]*"', data.get("text/html", ""))
+    if picture is None:
+        return "outputs.answer(" in source and "text/markdown" in data
+    opening = re.search(rf'{re.escape(picture[0])} width="(\d+)"', answer)
+    return opening is not None and int(opening[1]) >= _LEGIBLE_PX
+
+
+def _scalable(text: str) -> str:
+    """A text of a notebook with the SVG of each picture that has one in figures/."""
+
+    def place(found: re.Match[str]) -> str:
+        path = f"{found[1]}.svg"
+        return path if (workspace.FIGURES / path.removeprefix("../figures/")).is_file() else found[0]
+
+    return re.sub(r'(?<=")(\.\./figures/[^"]+)\.png(?=")', place, text)
 
 
 def _output(output: dict[str, Any], name: str, relinked: Callable[[str], str]) -> dict[str, Any]:
@@ -116,27 +152,9 @@ def _output(output: dict[str, Any], name: str, relinked: Callable[[str], str]) -
         image = f'<img src="{place}" alt="{html.escape(alternative)}" loading="lazy">'
         return {**output, "data": {"text/html": relinked(f'<a href="{place}">{image}</a>')}, "metadata": {}}
     if "text/markdown" in data:
-        text = "".join(data["text/markdown"])
-        text = re.sub(r'(<img src="[^"]+)\.png" width', r'\1.svg" loading="lazy" width', text)
+        text = _scalable("".join(data["text/markdown"])).replace("<img ", '<img loading="lazy" ')
         return {**output, "data": {"text/markdown": relinked(text)}}
     return output
-
-
-def cards() -> str:
-    """A card for each notebook that has an answer: its picture, its name, and the first sentence of the answer."""
-    found = []
-    for path in sorted(workspace.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
-        stored = workspace.FIGURES / "extra" / f"{path.name[:2]}_answer.md"
-        if not stored.is_file():
-            continue
-        text, _, link = stored.read_text(encoding="utf-8").strip().rpartition("\n\n")
-        item = outputs.items()[link.partition("[![")[2].partition("]")[0]]
-        picture = f"../figures/{item['document']}/{item['item']}.svg"
-        sentence = re.split(r"(?<=[.!?])\s", re.sub(r"[*`]|\[([^]]*)\]\([^)]*\)", r"\1", " ".join(text.split())))[0]
-        image = f'<img src="{picture}" alt="{html.escape(item["must_show"])}" loading="lazy">'
-        told = f"<strong>{words(path.stem)}</strong><span>{html.escape(sentence)}</span>"
-        found.append(f'<a href="../notebooks/{path.name}">{image}{told}</a>')
-    return "\n".join(['<div class="cards">', *found, "</div>"])
 
 
 def folded(ledger: str) -> str:
@@ -153,26 +171,3 @@ def folded(ledger: str) -> str:
 
 def _rows(table: str) -> str:
     return f"{sum(line.startswith('|') for line in table.splitlines()) - 2} rows"
-
-
-def api() -> str:
-    """The public names of the package, by subject, from their docstrings."""
-    stub = ast.parse((files.PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
-    names: dict[str, list[str]] = {}
-    for node in stub.body:
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names.setdefault(node.module.split(".")[0], []).append(node.names[0].name)
-    lines = [
-        "# API",
-        "",
-        "`import railcore as rc` offers these names, loaded when they are used. Numbers are in SI units;",
-        "",
-    ]
-    lines[2] += ' a text\nwith its unit, such as `"400 Gbps"`, is taken too. **Bandwidth is one direction, per GPU.**'
-    for subject, title in SUBJECTS.items():
-        lines += [f"## {title}", "", "```{eval-rst}"]
-        for name in sorted(names[subject], key=str.lower):
-            kind = "class" if name[0].isupper() else "function"
-            lines += [f".. auto{kind}:: railcore.{name}", *(["   :members:"] if kind == "class" else []), ""]
-        lines += ["```", ""]
-    return "\n".join(lines)

@@ -230,12 +230,12 @@ def _tile(item: dict[str, str]) -> Markdown:
     place = f"{item['document']}/{item['item']}.png"
     image = f'<img src="../figures/{place}" width="{THUMBNAIL_PX}" alt="{alternative(item["id"])}">'
     image = f'<a href="../figures/{place}">{image}</a><br>' if (workspace.FIGURES / place).is_file() else ""
-    return Markdown(f"{image}**{_item_name(item)}** {_item_links(item)}<br>{markdown_words(item['must_show'])}")
+    return Markdown(f"{image}**{item_name(item)}** {_item_links(item)}<br>{markdown_words(item['must_show'])}")
 
 
 def _row(item: dict[str, str]) -> dict[str, str]:
     """A table or a page of the gallery: its name, what it shows, its notebook and files."""
-    name, kind = _item_name(item), "page" if item["kind"] == "page" else "table"
+    name, kind = item_name(item), "page" if item["kind"] == "page" else "table"
     if kind == "table" and item["document"] != "extra":
         name = f"{item['document']}, {name}"
     return {kind: name, "shows": item["must_show"], "files": _item_links(item)}
@@ -249,7 +249,7 @@ def _item_links(item: dict[str, str]) -> Markdown:
     return Markdown("\u00a0".join(links) if endings else "not\u00a0yet")
 
 
-def _item_name(item: dict[str, str]) -> str:
+def item_name(item: dict[str, str]) -> str:
     """ "Fig. 13-6" of "fig13_6", "Table 1" of "table1", "saving map" of "01_saving_map", "h100 1024" of "h100_1024"."""
     printed = re.fullmatch(r"(fig|table)(\w+)", item["item"])
     if not printed:

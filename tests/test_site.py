@@ -1,5 +1,8 @@
 """The static site: every link and picture is there, nothing is asked of another host, and all of the suite is on it."""
 
+import doctest
+import html
+import inspect
 import os
 import posixpath
 import re
@@ -13,7 +16,7 @@ import pytest
 
 import railcore
 from railcore.catalog import files
-from suite import workspace
+from suite import answers, outputs, workspace
 
 pytest.importorskip("myst_nb", reason="the site's packages are not installed: make site, or pip install --group site")
 BUILD = files.ROOT / "docs" / "build.py"
@@ -116,7 +119,6 @@ def test_all_of_the_suite_is_on_it(site):
     assert {f"notebooks/{name}.html" for name in NOTEBOOKS if name[:2] != "00"} <= {*front.links}
     words = re.sub("<[^>]*>", "", front.text)
     assert "make figures" in words and "make test" in words
-    assert {f"railcore.{name}" for name in railcore.__all__} <= pages["api.html"].ids
     for path in sorted((workspace.FIGURES / "plans").glob("*.html")):
         assert (folder / "figures/plans" / path.name).read_bytes() == path.read_bytes()
     ledger = pages["reproduction.html"].text
@@ -124,10 +126,23 @@ def test_all_of_the_suite_is_on_it(site):
     assert (folder / "searchindex.js").is_file()
 
 
-def test_code_is_folded_but_for_the_parameters(site):
-    text = site[1]["notebooks/01_network_cost.html"].text
-    assert "hb_domain_size" in text.partition("<details")[0] and text.count("<details") > 5
-    assert "explore.panel" not in text and "sliders" in text
+def test_a_notebook_begins_with_its_answer_and_folds_parameters_and_code(site):
+    for name in NOTEBOOKS:
+        page = site[1][f"notebooks/{name}.html"].text.partition("<article")[2].partition("</article")[0]
+        open_ = re.sub("<details.*?</details>", "", page, flags=re.DOTALL)
+        assert "cell_input" in page and "cell_input" not in open_, f"{name}: code is open"
+        assert "explore.panel" not in page, name
+        if name[:2] != "00":
+            answer, picture, parameters = (page.find(mark) for mark in ('class="answer"', "<img ", "yours to change"))
+            assert 0 < answer < picture < parameters, f"{name}: answer, picture, parameters stand in another order"
+            assert "<h2>In short" not in page and "sliders" in page, name
+
+
+def test_every_page_has_the_version_and_the_license(site):
+    folder, pages = site
+    own = {place: page for place, page in pages.items() if not place.startswith("figures/")}
+    assert not [place for place, page in own.items() if f"railcore {railcore.__version__} ·" not in page.text]
+    assert (folder / "LICENSE.txt").read_bytes() == (files.ROOT / "LICENSE").read_bytes()
 
 
 def test_a_build_that_cannot_be_says_why_and_leaves_the_last_site(tmp_path):
@@ -151,3 +166,128 @@ def test_a_notebook_that_is_not_executed_is_refused(monkeypatch):
     picture = {"output_type": "display_data", "data": {"image/png": ""}, "metadata": {"image/png": {"alt": "a cat"}}}
     with pytest.raises(ValueError, match=r"01_x.ipynb shows a picture that figures/ has not: 'a cat'"):
         pages.notebook_page({"cells": [cell | {"execution_count": 1, "outputs": [picture]}]}, "01_x.ipynb", str)
+
+
+def told(page):
+    """A page's words, as they are read."""
+    return html.unescape(re.sub("<[^>]*>", "", page.text))
+
+
+@pytest.fixture
+def api(monkeypatch):
+    monkeypatch.syspath_prepend(str(BUILD.parent))
+    import api
+
+    return api
+
+
+@pytest.mark.parametrize("name", railcore.__all__)
+def test_a_name_of_the_api_has_a_page_with_types_an_example_that_ran_and_its_source(name, site):
+    page, target = site[1][f"api/{name}.html"], getattr(railcore, name)
+    assert f"railcore.{name}" in page.ids
+    assert any(link.startswith("../_modules/railcore/") and link.endswith(f"#{name}") for link in page.links)
+    taken = inspect.signature(target).parameters.values()
+    assert [each.name for each in taken] == re.findall(r"<dt><strong>\**(\w+)</strong>", page.text)
+    signature = html.unescape(re.sub("<[^>]*>", "", page.text.partition('<dl class="py')[2].partition("</dt>")[0]))
+    assert not [each.name for each in taken if not re.search(rf"^\W*{each.name}\b", signature, re.MULTILINE)]
+    (example,) = doctest.DocTestFinder(recurse=False).find(target, name, globs={})
+    for line in "".join(f"{each.source}{each.want}" for each in example.examples).splitlines():
+        assert len(line) <= 88 and line in told(page)
+
+
+def test_the_api_says_units_defaults_and_what_a_quantity_may_be(site):
+    words = told(site[1]["api/find_places.html"])
+    assert "demand_w: Quantity[W]" in words and 'demand_wQuantity [W], such as "1.2 GW"' in words
+    assert re.search(
+        r'apart_mQuantity \[m\], such as "75 km"; by default None\s*Least distance between two of the', words
+    )
+    assert "modelTransformer or name" in told(site[1]["api/search.html"])
+
+
+def test_every_name_of_the_api_has_one_subject_and_pictures_are_of_the_suite(api, site):
+    assert sorted(" ".join(api.SUBJECTS.values()).split()) == sorted(railcore.__all__)
+    assert {f"api/{name}.html" for name in railcore.__all__} <= {*site[1]["api.html"].links}
+    for name, target in api.results().items():
+        assert f"{target.__module__}.{name}" in site[1][f"api/{name}.html"].ids
+        assert f"api/{name}.html" in site[1]["api.html"].links
+    assert "RailFabric.html#railcore.network.topology.rails.RailFabric" in site[1]["api/rail_only.html"].links
+    for name, item in api.PICTURES.items():
+        page = site[1][f"api/{name}.html"]
+        assert f"../figures/{item.replace('.', '/', 1)}.svg" in page.loaded
+        assert f"../notebooks/{outputs.items()[item]['notebook']}.html" in page.links
+
+
+def test_the_gallery_has_every_picture_of_a_question_small_and_loaded_when_seen(site):
+    folder, pages = site
+    page, asked = pages["notebooks.html"], answers.answered()
+    headings = [html.unescape(each) for each in re.findall("<h2>(.*?)<a", page.text)]
+    assert headings == [answer.question for answer in asked] and len(asked) > 20
+    notebooks = {answer.notebook for answer in asked}
+    pictures = [each for each in outputs.items().values() if "png" in each["files"] and each["notebook"] in notebooks]
+    thumbnails = {f"thumbnails/{each['document']}/{each['item']}.png" for each in pictures}
+    assert thumbnails == {link for link in page.loaded if link.startswith("thumbnails/")} and len(thumbnails) > 90
+    assert page.text.count('loading="lazy"') == len(thumbnails)
+    assert sum((folder / each).stat().st_size for each in thumbnails) < 5e6
+    first = page.text.partition('<div class="cards tiles">')[2].partition("</a>")[0]
+    assert asked[0].picture.replace(".", "/") in first and f"notebooks/{asked[0].notebook}.html" in first
+
+
+def test_the_front_page_has_a_plan_with_its_answer_and_cards_with_questions(site):
+    front = told(site[1]["index.html"])
+    readme = (files.ROOT / "README.md").read_text(encoding="utf-8")
+    answer = re.search(r"railcore plan cluster.toml.*\n((?:.+\n)+)", readme)[1]
+    assert f"$ railcore plan cluster.toml\n{' '.join(answer.split())}\n" in front and "# cluster.toml" in front
+    for each in answers.answered():
+        assert f"{each.question}{each.sentence}" in front
+    assert front.index("HB domain: the GPUs that NVLink") < front.index(answers.answered()[0].question)
+    assert f"Version {railcore.__version__}" in front and "LICENSE" in site[1]["index.html"].links
+
+
+def test_a_readme_without_its_plan_is_refused(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(BUILD.parent))
+    import gallery
+
+    (tmp_path / "README.md").write_text("no plan")
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+    with pytest.raises(ValueError, match=r"README.md has no plan of cluster.toml"):
+        gallery.filled("<!-- plan -->")
+
+
+def _cell(kind, source, outputs=(), *tags):
+    cell = {"cell_type": kind, "id": "a", "metadata": {"tags": [*tags]}, "source": source.splitlines(keepends=True)}
+    return cell | ({"execution_count": 1, "outputs": [*outputs]} if kind == "code" else {})
+
+
+def test_a_page_shows_an_answer_once_and_has_no_fold_without_an_output(monkeypatch):
+    monkeypatch.syspath_prepend(str(BUILD.parent))
+    import pages
+
+    item = outputs.items()["extra.01_saving_map"]
+    said = {"output_type": "execute_result", "data": {"text/markdown": "Yes."}}
+    drawn = {"output_type": "display_data", "data": {"image/png": ""}}
+    drawn["metadata"] = {"image/png": {"alt": item["must_show"]}}
+    opening = '# Why?\n\n{}\nYes.\n\n<img src="../figures/extra/01_saving_map.png" width="{}">\n\n*Change it.*\n{}\n'
+    rest = [
+        _cell("code", "a: int = 1  # one\nb: int = 2  # two", (), "parameters"),
+        _cell("code", "import this"),
+        _cell("markdown", "## In short\n"),
+        _cell("code", 'outputs.answer("Yes.")', [said]),
+        _cell("code", "draw()", [drawn]),
+        _cell("code", "tell()", [said]),
+    ]
+
+    def page(width):
+        first = _cell("markdown", opening.format(answers.MARKERS[0], width, answers.MARKERS[1]))
+        return pages.notebook_page({"cells": [first, *rest]}, "01_x.ipynb", str)["cells"]
+
+    first, parameters, last = page(760)
+    assert first["source"].count("Yes.") == 1 and "Change it" not in first["source"]
+    assert "../figures/extra/01_saving_map.svg" in first["source"] and ".png" not in first["source"]
+    assert parameters["metadata"]["mystnb"]["code_prompt_show"].startswith("2 parameters, yours to change")
+    assert last["source"] == 'import this\n\noutputs.answer("Yes.")\n\ndraw()\n\ntell()'
+    assert {"hide-input"} == {*parameters["metadata"]["tags"], *last["metadata"]["tags"]}
+    *_, drawn_again, last = page(400)  # too small to read
+    assert drawn_again["source"].endswith("draw()") and last["source"] == "tell()"
+    rest[:0] = [_cell("markdown", "{}\n{}\n".format(*answers.MARKERS))]
+    cells = pages.notebook_page({"cells": rest}, "01_x.ipynb", str)["cells"]
+    assert len(cells) == 6, "In short is left out where no answer is above"

@@ -160,8 +160,10 @@ def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
     >>> import pandas as pd
     >>> import railcore as rc
     >>> table = pd.DataFrame({"network": ["rail-only", "Clos"], "cost_usd": [1.25e6, 2e6]})
-    >>> rc.readable(table, 3).to_dict("list")
-    {'network': ['rail-only', 'Clos'], 'cost': ['1.25 M USD', '2 M USD']}
+    >>> print(rc.readable(table, 3).to_string(index=False))
+      network       cost
+    rail-only 1.25 M USD
+         Clos    2 M USD
     """
     checks.whole("digits", digits)
     columns = {}

@@ -150,7 +150,7 @@ def convert(value: Any, to: str) -> Any:
 
 
 def show(value: float, symbol: str = "", digits: int = 6) -> str:
-    """An SI value for a person.
+    """An SI value as text with a prefix, such as "400 Gbps".
 
     The prefix is the largest that leaves at least 1 before the unit.
 

@@ -133,7 +133,8 @@ def layer_times(
     Examples
     --------
     >>> import railcore as rc
-    >>> layer, site = rc.model_layer("Llama-3 405B", "fp8"), rc.datacenter_site(1000, "GB200 NVL72", "fp8")
+    >>> site = rc.datacenter_site(1000, "GB200 NVL72", "fp8")
+    >>> layer = rc.model_layer("Llama-3 405B", "fp8")
     >>> times = rc.layer_times(layer, rc.rack_layout(layer, site), site)
     >>> round(float(times.share()), 2)
     0.22

@@ -241,7 +241,8 @@ def rack_layout(layer: Layer, site: DatacenterSite, tensor: NonNegativeInt = 0, 
     Examples
     --------
     >>> import railcore as rc
-    >>> layer, site = rc.model_layer("Llama-3 405B", "fp8"), rc.datacenter_site(1000, "GB200 NVL72", "fp8")
+    >>> site = rc.datacenter_site(1000, "GB200 NVL72", "fp8")
+    >>> layer = rc.model_layer("Llama-3 405B", "fp8")
     >>> int(rc.rack_layout(layer, site).tensor)
     1
     """

@@ -297,9 +297,11 @@ def datacenter_size(
     Examples
     --------
     >>> import railcore as rc
-    >>> size = rc.datacenter_size("10 B USD", "GB200 NVL72", power_w="500 MW", rate_format="fp8")
-    >>> size.binding, int(size.racks), int(size.gpus), rc.show(size.dense_flops, "FLOP/s", 3)
-    ('budget', 2048, 147456, '737 EFLOP/s')
+    >>> size = rc.datacenter_size("10 B USD", power_w="500 MW", rate_format="fp8")
+    >>> size.binding, int(size.racks), int(size.gpus)
+    ('budget', 2048, 147456)
+    >>> rc.show(size.dense_flops, "FLOP/s", 3)
+    '737 EFLOP/s'
     """
     for name, count in (("gpus", gpus), ("racks", racks)):
         if count is not None:

@@ -112,7 +112,8 @@ def bill_table(
     --------
     >>> import railcore as rc
     >>> bill = rc.rail_only(gpus=1024, hb_domain_size=8, radix=64).parts.bill()
-    >>> print(rc.bill_table(bill, rc.price_book("street2025"))[["part", "scope", "count"]].to_string(index=False))
+    >>> table = rc.bill_table(bill, rc.price_book("street2025"))
+    >>> print(table[["part", "scope", "count"]].to_string(index=False))
            part        scope  count
          switch     switches   32.0
     transceiver   host links 1024.0

@@ -119,8 +119,10 @@ def compare_rail_networks(
     >>> import railcore as rc
     >>> books = rc.matching_books("street2025")
     >>> table = rc.compare_rail_networks([1024, 16384], 8, 64, *books)
-    >>> table[["gpus", "cost_saving"]].round(2).to_dict("list")
-    {'gpus': [1024, 16384], 'cost_saving': [0.0, 0.38]}
+    >>> print(table[["gpus", "cost_saving"]].round(2).to_string(index=False))
+     gpus  cost_saving
+     1024         0.00
+    16384         0.38
     """
     n, k, ports = (array.ravel() for array in np.broadcast_arrays(gpus, hb_domain_size, radix))
     table = {"gpus": n, "hb_domain_size": k, "radix": ports}
@@ -398,13 +400,16 @@ def ownership_costs(
     --------
     >>> import railcore as rc
     >>> books = rc.matching_books("street2025")
-    >>> table = rc.ownership_costs(1024, 8, 64, *books, years=4, electricity_price="0.1 USD/kWh", pue=1.2)
-    >>> print(table[["network", "host_links"]].to_string(index=False))
-           network host_links
-    rail-optimized     optics
-    rail-optimized     copper
-         rail-only     optics
-         rail-only     copper
+    >>> table = rc.ownership_costs(
+    ...     16384, 8, 64, *books, years=4, electricity_price="0.1 USD/kWh", pue=1.2
+    ... )
+    >>> shown = rc.readable(table[["network", "host_links", "total_usd"]], 3)
+    >>> print(shown.to_string(index=False))
+           network host links       total
+    rail-optimized     optics 86.99 M USD
+    rail-optimized     copper 80.42 M USD
+         rail-only     optics  53.9 M USD
+         rail-only     copper 47.33 M USD
     """
     check_books(prices, powers)
     rows, without = [], [book.name for book in (prices, powers) if book.dac is None and not book.copper_name]

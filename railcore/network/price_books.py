@@ -49,7 +49,9 @@ class PriceBook:
     Examples
     --------
     >>> import railcore as rc
-    >>> book = rc.PriceBook(port="600 USD", transceiver="400 USD", rate_Bps="400 Gbps", name="quote")
+    >>> book = rc.PriceBook(
+    ...     port="600 USD", transceiver="400 USD", rate_Bps="400 Gbps", name="quote"
+    ... )
     >>> book.port, book.unit, book.at_rate("800 Gbps").port
     (600.0, 'USD', 1200.0)
     """

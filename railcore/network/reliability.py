@@ -221,7 +221,8 @@ def expected_failures(parts: pd.DataFrame, rates: str = "value") -> pd.DataFrame
     --------
     >>> import railcore as rc
     >>> parts = rc.parts_at_risk(rc.rail_only(1024, 8, 64), "DGX H100")
-    >>> print(rc.readable(rc.expected_failures(parts), 3)[["part", "events per year"]].head(3).to_string(index=False))
+    >>> table = rc.readable(rc.expected_failures(parts), 3)
+    >>> print(table[["part", "events per year"]].head(3).to_string(index=False))
         part events per year
          GPU             106
          NIC            5.45

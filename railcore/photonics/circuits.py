@@ -200,10 +200,20 @@ def photonic_overhead(
     Examples
     --------
     >>> import railcore as rc
-    >>> strategy = rc.Strategy(tensor=8, pipeline=2, data=2)
-    >>> table = rc.photonic_overhead("Llama-3 8B", "DGX H100", strategy, ["0 ms", "10 ms"], global_batch=8)
-    >>> table[["reconfiguration_s", "reconfigurations"]].to_dict("list")
-    {'reconfiguration_s': [0.0, 0.01, 0.0, 0.01], 'reconfigurations': [5, 5, 5, 5]}
+    >>> table = rc.photonic_overhead(
+    ...     "Llama-3 8B",
+    ...     "DGX H100",
+    ...     rc.Strategy(tensor=8, pipeline=2, data=2),
+    ...     ["0 ms", "10 ms"],
+    ...     global_batch=8,
+    ... )
+    >>> table = table[["reconfiguration_s", "provisioning", "reconfigurations"]]
+    >>> print(table.to_string(index=False))
+     reconfiguration_s  provisioning  reconfigurations
+                  0.00         False                 5
+                  0.01         False                 5
+                  0.00          True                 5
+                  0.01          True                 5
     """
     strategy = as_strategy(strategy)
     delays = np.asarray(reconfiguration_s, float).ravel().tolist()

@@ -107,8 +107,14 @@ def training_goodput(
     Examples
     --------
     >>> import railcore as rc
-    >>> fabric, strategy = rc.rail_only(64, 8, 16), rc.Strategy(tensor=8, data=8)
-    >>> table = rc.training_goodput(fabric, "Llama-3 8B", "DGX H100", strategy, global_batch=64, platform="DGX H100")
+    >>> table = rc.training_goodput(
+    ...     rc.rail_only(64, 8, 16),
+    ...     "Llama-3 8B",
+    ...     "DGX H100",
+    ...     rc.Strategy(tensor=8, data=8),
+    ...     global_batch=64,
+    ...     platform="DGX H100",
+    ... )
     >>> table["part"].iloc[-1], bool(table["tokens_share"].iloc[-1] > 0.99)
     ('all', True)
     """

@@ -118,9 +118,14 @@ def failed_part_slowdowns(
     --------
     >>> import railcore as rc
     >>> fabric, strategy = rc.rail_only(64, 8, 16), rc.Strategy(tensor=8, data=8)
-    >>> table = rc.failed_part_slowdowns(fabric, "Llama-3 8B", "DGX H100", strategy, global_batch=64)
-    >>> table[["fault", "job"]].drop_duplicates().head(3).to_dict("list")
-    {'fault': ['none', 'GPU', 'GPU'], 'job': ['whole', 'spare GPUs take over', 'replicas dropped, whole batch']}
+    >>> table = rc.failed_part_slowdowns(
+    ...     fabric, "Llama-3 8B", "DGX H100", strategy, global_batch=64
+    ... )
+    >>> print(table[["fault", "job"]].drop_duplicates().head(3).to_string(index=False))
+    fault                           job
+     none                         whole
+      GPU          spare GPUs take over
+      GPU replicas dropped, whole batch
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     warnings = checked_job(fabric, model, strategy, global_batch)

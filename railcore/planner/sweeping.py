@@ -81,11 +81,14 @@ def sweep(
     Examples
     --------
     >>> import railcore as rc
-    >>> spec = {"cluster": {"platform": "DGX H100"}, "network": {"candidates": ["rail-only"]}}
+    >>> spec = {"cluster": {"platform": "DGX H100"}}
+    >>> spec["network"] = {"candidates": ["rail-only"]}
     >>> spec["job"] = {"model": "Llama-3 8B", "tokens": "1T tokens", "batch": 512}
     >>> rows = rc.sweep(spec, {"cluster.gpus": [64, 128]})
-    >>> rows[["cluster.gpus", "candidate"]].to_dict("list")
-    {'cluster.gpus': [64, 128], 'candidate': ['rail-only', 'rail-only']}
+    >>> print(rows[["cluster.gpus", "candidate"]].to_string(index=False))
+     cluster.gpus candidate
+               64 rail-only
+              128 rail-only
     """
     points = sweep_points(spec, over)
     check_numbers(workers, scheduler, draws)

@@ -217,7 +217,7 @@ def _largest_unit_w(fuel: str) -> float:
 
 @checked
 def load_grid(folder: str | Path = "") -> PowerGrid:
-    """The embedded grid, or that of a folder.
+    """Plants, lines and loads of the embedded grid, or of a folder's.
 
     Parameters
     ----------

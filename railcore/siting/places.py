@@ -303,9 +303,11 @@ def find_places(
     --------
     >>> import railcore as rc
     >>> ohio = rc.Area(states=["OH"])
-    >>> places = rc.find_places(rc.load_grid(), "500 MW", "75 km", "installed", 2, ohio)
-    >>> places.places[["name", "authority"]].to_dict("list")
-    {'name': ['11 km NE of Toledo, OH', '42 km N of Hamilton, OH'], 'authority': ['PJM', 'PJM']}
+    >>> found = rc.find_places(rc.load_grid(), "500 MW", "75 km", "installed", 2, ohio)
+    >>> print(found.places[["name", "authority"]].to_string(index=False))
+                       name authority
+     11 km NE of Toledo, OH       PJM
+    42 km N of Hamilton, OH       PJM
     """
     points = survey.points(grid, radius_m, area)
     power = survey.power(points, rule, flexible_w)

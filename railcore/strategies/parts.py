@@ -358,7 +358,9 @@ def search(
     Examples
     --------
     >>> import railcore as rc
-    >>> answer = rc.search("Llama-3 8B", "DGX H100", gpus=64, global_batch=512, context=1, micro_batch=[1, 2])
+    >>> answer = rc.search(
+    ...     "Llama-3 8B", "DGX H100", gpus=64, global_batch=512, micro_batch=[1, 2], context=1
+    ... )
     >>> answer.evaluated, answer.strategy()["data"], answer.strategy()["sharding"]
     (6578, 64, 'optimizer')
     """

@@ -206,7 +206,9 @@ def iteration_time(
     Examples
     --------
     >>> import railcore as rc
-    >>> strategy = rc.Strategy(tensor=8, pipeline=4, data=4, sequence_parallel=True, sharding="optimizer")
+    >>> strategy = rc.Strategy(
+    ...     tensor=8, pipeline=4, data=4, sequence_parallel=True, sharding="optimizer"
+    ... )
     >>> time = rc.iteration_time("Llama-3 70B", "DGX H100", strategy, global_batch=128)
     >>> round(time.total_s), time.obstacles
     (8, ())
@@ -265,7 +267,10 @@ def iteration_times(
     Examples
     --------
     >>> import railcore as rc
-    >>> strategies = [rc.Strategy(tensor=tensor, data=64 // tensor, sharding="optimizer") for tensor in (2, 4, 8)]
+    >>> strategies = [
+    ...     rc.Strategy(tensor=tensor, data=64 // tensor, sharding="optimizer")
+    ...     for tensor in (2, 4, 8)
+    ... ]
     >>> times = rc.iteration_times("Llama-3 8B", "DGX H100", strategies, global_batch=128)
     >>> times.total_s.round(1).tolist(), times.limits.tolist()
     ([1.7, 1.9, 2.4], ['feasible', 'feasible', 'feasible'])
@@ -520,8 +525,12 @@ def stage_memory(
     >>> import railcore as rc
     >>> strategy = rc.Strategy(tensor=8, pipeline=4, data=2, sequence_parallel=True)
     >>> table = rc.stage_memory("Llama-3 70B", "DGX H100", strategy, global_batch=64)
-    >>> table[["stage", "layers", "fits"]].to_dict("list")
-    {'stage': [0, 1, 2, 3], 'layers': [20.0, 20.0, 20.0, 20.0], 'fits': [True, True, True, True]}
+    >>> print(table[["stage", "layers", "fits"]].to_string(index=False))
+     stage  layers  fits
+         0    20.0  True
+         1    20.0  True
+         2    20.0  True
+         3    20.0  True
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     runtime, away = as_runtime(runtime, machine), checked_offload(offload)

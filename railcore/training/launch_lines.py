@@ -85,9 +85,9 @@ def megatron_run(
     --------
     >>> import railcore as rc
     >>> run = rc.megatron_run(
-    ...     "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 "
-    ...     "--max-position-embeddings 2048 --vocab-size 50304 --micro-batch-size 1 --global-batch-size 64 "
-    ...     "--tensor-model-parallel-size 8",
+    ...     "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
+    ...     "--seq-length 2048 --max-position-embeddings 2048 --vocab-size 50304 "
+    ...     "--micro-batch-size 1 --global-batch-size 64 --tensor-model-parallel-size 8",
     ...     gpus=64,
     ... )
     >>> run.strategy.tensor, run.strategy.data, run.global_batch

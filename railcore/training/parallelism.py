@@ -112,7 +112,7 @@ class Strategy:
     Examples
     --------
     >>> import railcore as rc
-    >>> strategy = rc.Strategy(tensor=8, pipeline=4, data=16, micro_batch=2, sequence_parallel=True)
+    >>> strategy = rc.Strategy(tensor=8, pipeline=4, data=16, micro_batch=2)
     >>> strategy.gpus, strategy.microbatches(1024)
     (512, 32)
     """

@@ -298,7 +298,8 @@ def software_times(
     Examples
     --------
     >>> import railcore as rc
-    >>> table = rc.software_times("Llama-3 8B", "DGX H100", rc.Strategy(tensor=2, data=32), global_batch=256)
+    >>> strategy = rc.Strategy(tensor=2, data=32)
+    >>> table = rc.software_times("Llama-3 8B", "DGX H100", strategy, global_batch=256)
     >>> table["runtime"].iloc[0]
     'megatron-bridge2026'
     """

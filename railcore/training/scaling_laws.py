@@ -198,7 +198,7 @@ def joint_loss(
 
 @checked
 def scaling_law(name: str, reading: str = "table") -> ScalingLaw:
-    """A scaling law of the catalog.
+    """A scaling law of the catalog: the loss-optimal model for a compute.
 
     Kaplan: N = N_e C_min^p with C = 2 C_min, training at the critical batch size. Hoffmann 1 and 2 print a table and an
     exponent: reading "table" is the least squares of Table 3 or A3 (`fit_power_law`), "printed" the exponent of Table 2

@@ -251,9 +251,14 @@ def iteration_traffic(
     Examples
     --------
     >>> import railcore as rc
-    >>> traffic = rc.iteration_traffic("Llama-3 8B", rc.Strategy(tensor=8, data=8), global_batch=64)
-    >>> traffic.summary(hb_domain_size=8)[["kind", "nic_bytes"]].round(-6).to_dict("list")
-    {'kind': ['tensor', 'data', 'all'], 'nic_bytes': [0.0, 3514000000.0, 3514000000.0]}
+    >>> strategy = rc.Strategy(tensor=8, data=8)
+    >>> traffic = rc.iteration_traffic("Llama-3 8B", strategy, global_batch=64)
+    >>> summary = rc.readable(traffic.summary(hb_domain_size=8), 3)
+    >>> print(summary[["kind", "domain GPU", "NIC"]].to_string(index=False))
+      kind domain GPU      NIC
+    tensor   122.1 GB      0 B
+      data        0 B 3.514 GB
+       all   122.1 GB 3.514 GB
     """
     model, strategy = as_model(model), as_strategy(strategy)
     rows = step_transfers(model, strategy, global_batch, runtime, precision, hb_domain_size, embeddings)

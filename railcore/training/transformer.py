@@ -88,9 +88,11 @@ class Transformer:
     Examples
     --------
     >>> import railcore as rc
-    >>> sizes = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "ffn_matrices": 3}
-    >>> ends = {"vocabulary": 128256, "sequence_length": 8192, "tied_embeddings": False}
-    >>> model = rc.Transformer("ours", **sizes, **ends, biases=False)
+    >>> sizes = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8}
+    >>> sizes |= {"ffn_hidden": 14336, "ffn_matrices": 3, "vocabulary": 128256}
+    >>> model = rc.Transformer(
+    ...     "ours", **sizes, sequence_length=8192, tied_embeddings=False, biases=False
+    ... )
     >>> f"{model.total_parameters:,}"
     '8,030,261,248'
     """
@@ -475,7 +477,7 @@ class Transformer:
 
 @checked
 def catalog_model(name: str, **changes: Any) -> Transformer:
-    """A model of the catalog.
+    """A model of the catalog, such as "Llama-3 70B".
 
     name: of the model, such as "GPT-3" (`railcore list models`).
     changes: other fields of `Transformer` in place of the catalog's, such as sequence_length=4096.

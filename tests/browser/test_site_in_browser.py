@@ -1,4 +1,6 @@
-"""The static site in Chromium, on a desk and on a phone: nothing fails, nothing is broader than the page, search finds.
+"""The static site in Chromium, on a desk and on a phone: nothing fails or is broader than the page, search finds.
+
+On a desk a notebook's first picture is on the first screen, and what is not folded is inside its column.
 
 What the browser showed is left in build/browser/.
 """
@@ -17,6 +19,24 @@ from railcore.catalog import files
 pytest.importorskip("myst_nb", reason="the site's packages are not installed: make site")
 pytestmark = pytest.mark.browser
 WIDTHS = {"desk": (1280, 900), "phone": (390, 844)}
+OUTSIDE = """() => {
+    const article = document.querySelector('.bd-article'), found = []
+    const shown = name => [...(article?.querySelectorAll(name) ?? [])].filter(
+        one => !one.closest('details:not([open])'))
+    const below = one => [...article.querySelectorAll('h1, h2, h3')].filter(
+        heading => heading.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING).pop()?.innerText
+    for (const one of shown('table, pre')) {
+        for (let box = one; box !== article; box = box.parentElement)
+            if (box.scrollWidth > box.clientWidth + 1) {
+                found.push(`${below(one)}: ${one.tagName} is ${box.scrollWidth - box.clientWidth} px too broad`)
+                break
+            }
+    }
+    for (const row of shown('tr'))
+        if (row.offsetHeight > 250 && !row.querySelector('img'))
+            found.push(`${below(row)}: a row of ${row.offsetHeight} px`)
+    return found
+}"""
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -51,6 +71,11 @@ def test_every_page_is_sound(address, browser, width):
         silent = page.evaluate("[...document.images].filter(one => !one.alt).map(one => one.src)")
         broken = page.evaluate("[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)")
         faults += [f"{place}: {broad} px too broad"] * (broad > 0) + [f"{place}: {link}" for link in silent + broken]
+        if width == "desk":
+            faults += [f"{place}: {fault}" for fault in page.evaluate(OUTSIDE)]
+            if place.startswith("notebooks/") and not place.startswith("notebooks/00"):
+                end = page.evaluate("document.querySelector('.bd-article img').getBoundingClientRect().bottom")
+                faults += [f"{place}: its first picture ends at {end:.0f} px"] * (end > down)
         if place in ("index.html", "notebooks/01_network_cost.html"):
             page.screenshot(path=SHOTS / f"site_{width}_{place.replace('/', '_')}.png")
     page.goto(f"{base}search.html?q=transceiver")

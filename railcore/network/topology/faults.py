@@ -117,8 +117,14 @@ def fault_effects(fabric: RailFabric) -> pd.DataFrame:
     --------
     >>> import railcore as rc
     >>> table = rc.fault_effects(rc.rail_only(64, 8, 16))
-    >>> table[["fault", "nics_cut"]].to_dict("list")
-    {'fault': ['GPU', 'NIC', 'host link', 'rail switch', 'HB switch', 'HB domain'], 'nics_cut': [0, 1, 1, 8, 0, 0]}
+    >>> print(table[["fault", "nics_cut"]].to_string(index=False))
+          fault  nics_cut
+            GPU         0
+            NIC         1
+      host link         1
+    rail switch         8
+      HB switch         0
+      HB domain         0
     """
     whole, rows = whole_wiring(fabric), []
     before, flows = switches_on_the_way(whole), dict[bytes, int]()

@@ -251,7 +251,7 @@ def fewest_switches(fabric: RailFabric) -> RailFabric:
 
 
 def rail_only(gpus: int, hb_domain_size: int, radix: int, **options: Any) -> RailFabric:
-    """Rails without any layer over them.
+    """A rail-only network: rails without any layer over them.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ def rail_only(gpus: int, hb_domain_size: int, radix: int, **options: Any) -> Rai
 
 
 def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options: Any) -> RailFabric:
-    """Rails under a full-bisection any-to-any Clos.
+    """A rail-optimized network: rails under a full-bisection any-to-any Clos.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options: Any) -
 
 @checked
 def fat_tree(endpoints: Count, radix: Listed, hb_domain_size: Count = 1, **options: Any) -> RailFabric:
-    """A Clos over all endpoints in the order of their domains: top-of-rack, aggregation, spine.
+    """A fat tree (Clos) over all endpoints in the order of their domains: top-of-rack, aggregation, spine.
 
     Parameters
     ----------

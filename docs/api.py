@@ -1,0 +1,294 @@
+"""The API on the site: a page a name, from its signature and docstring, and an index of the names by subject."""
+
+import ast
+import doctest
+import html
+import inspect
+import re
+import sys
+import typing
+from typing import Any
+
+import railcore
+from suite import answers, outputs
+
+SUBJECTS = {
+    "What a network costs": (
+        "rail_only rail_optimized fat_tree PhotonicRails cluster_networks compare_rail_networks ownership_costs "
+        "bill_table matching_books price_book power_book PriceBook"
+    ),
+    "How long an iteration takes": (
+        "iteration_time iteration_times expected_error iteration_traffic stage_memory software_times Strategy "
+        "Transformer catalog_model catalog_machine Runtime runtime_of megatron_run"
+    ),
+    "Which strategy is the fastest": "search",
+    "Which network to buy": "plan sweep",
+    "What failures cost": ("training_goodput failed_part_slowdowns fault_effects parts_at_risk expected_failures"),
+    "What circuits that change cost": "photonic_overhead",
+    "What a budget buys": "datacenter_size datacenter_site model_layer rack_layout layer_times scaling_law",
+    "Where power is": "find_places find_split Area load_grid",
+    "Numbers for people": "readable show",
+}  # every name of the package once
+PICTURES = {  # a figure of the suite with what a name gives
+    "rail_only": "railonly2025.fig5",
+    "rail_optimized": "railonly2025.fig2",
+    "fat_tree": "railonly2023.fig1",
+    "PhotonicRails": "photonic2025.fig1",
+    "cluster_networks": "extra.11_cost",
+    "compare_rail_networks": "extra.01_saving_map",
+    "iteration_time": "railonly2025.fig7",
+    "iteration_traffic": "railonly2025.fig3",
+    "search": "extra.08_wrong_choice",
+    "plan": "extra.20_networks",
+    "sweep": "extra.20_winners",
+    "fault_effects": "extra.02_faults",
+    "photonic_overhead": "photonic2025.fig8",
+    "scaling_law": "flops2024.fig1",
+    "find_places": "extra.12_map",
+    "find_split": "extra.12_places",
+}
+_UNIT = re.compile(r" \[((?!sweeps)[A-Za-z1][A-Za-z/]*)\]")
+_NAMED = ("Transformer", "Machine", "Runtime")  # of which the catalog has some by name
+_SECTIONS = "Parameters|Returns|Raises|References|Examples"
+
+
+def pages() -> dict[str, str]:
+    """Texts of the site's source by place: the index, and a page for each public name and for what functions give."""
+    made = {name: _page(name) for name in railcore.__all__}
+    made |= {name: _result_page(target) for name, target in results().items()}
+    return {"api.md": _index(), **{f"api/{name}.rst": _linked(text) for name, text in made.items()}}
+
+
+def results() -> dict[str, type]:
+    """Classes of what the public functions give, by name, without those that are public themselves."""
+    found = {}
+    for function in (getattr(railcore, name) for name in railcore.__all__):
+        given = inspect.signature(function).return_annotation
+        if isinstance(given, str):
+            given = getattr(sys.modules[inspect.unwrap(function).__module__], given, None)
+        if (
+            inspect.isclass(given)
+            and given.__module__.startswith("railcore.")
+            and not hasattr(railcore, given.__name__)
+        ):
+            found[given.__name__] = given
+    return dict(sorted(found.items()))
+
+
+def _linked(text: str) -> str:
+    """A page whose names of results lead to their pages."""
+    for name, target in results().items():
+        place = f"{target.__module__}.{name}"
+        text = re.sub(rf"(?<!`)`{name}`(?!`)", f"`~{place}`", text)
+        text = text.replace(f" -> {name}\n", f" -> {place}\n")
+    return text
+
+
+def _index() -> str:
+    lines = [
+        "# API\n",
+        "`import railcore as rc` offers these names, loaded when they are used. Numbers are in SI units; where a type",
+        'says `Quantity`, a text with its unit, such as `"400 Gbps"`, is taken too. **Bandwidth is one direction, per',
+        "GPU.** An HB domain is the GPUs that NVLink (or another scale-up link) joins: a server or a rack.\n",
+    ]
+    targets = {name: getattr(railcore, name) for name in railcore.__all__} | results()
+    for subject, names in {**SUBJECTS, "What functions give": " ".join(results())}.items():
+        lines += [f"## {subject}\n"]
+        lines += [f"- [{name}](api/{name}.html): {_Docstring(targets[name]).summary}" for name in names.split()]
+        entries = "\n".join(f"api/{name}" for name in names.split())
+        lines += [f"\n```{{toctree}}\n:hidden:\n:caption: {subject}\n\n{entries}\n```\n"]
+    return "\n".join(lines)
+
+
+class _Docstring:
+    """A docstring's parts, whether its parameters are a section or lines "name: text"."""
+
+    def __init__(self, target: Any) -> None:
+        head, *parts = re.split(rf"^({_SECTIONS})\n-+\n", f"{inspect.getdoc(target)}\n", flags=re.MULTILINE)
+        self.sections = dict(zip(parts[::2], (part.strip("\n") for part in parts[1::2]), strict=True))
+        self.parameters: dict[str, str] = {}
+        known, kept, last = inspect.signature(target).parameters, [], ""
+        for line in head.splitlines():
+            field = re.match(r"(\w+(?:, \w+)*): (?=\S)", line)
+            if field and known.keys() >= {*field[1].split(", ")}:
+                last = field[1]
+                self.parameters[last] = line[field.end() :]
+            elif last and line.startswith("    "):
+                self.parameters[last] += f" {line.strip()}"
+            else:
+                kept += [""] * bool(last) + [line]
+                last = ""
+        self.summary, _, rest = "\n".join(kept).strip().partition("\n\n")
+        self.summary, paragraphs = " ".join(self.summary.split()), rest.strip().split("\n\n")
+        self.text = "\n\n".join(each.strip("\n") for each in paragraphs if not each.lstrip().startswith("Raises "))
+        if errors := [each.lstrip() for each in paragraphs if each.lstrip().startswith("Raises ")]:
+            self.sections["Raises"] = "\n\n".join(errors)
+        for found in re.finditer(r"^(\w+)\n((?: +.*\n?)+)", self.sections.get("Parameters", ""), re.MULTILINE):
+            self.parameters[found[1]] = " ".join(found[2].split())
+
+
+def _page(name: str) -> str:
+    target = getattr(railcore, name)
+    docstring = _Docstring(target)
+    sections = docstring.sections
+    kind = "class" if inspect.isclass(target) else "function"
+    listed, types = [], {}
+    for each in inspect.signature(target).parameters.values():
+        meaning = docstring.parameters[each.name]
+        unit = _UNIT.search(meaning)
+        types[each.name] = _short(each.annotation)
+        if unit and re.match("Quantit|ArrayLike|float|int", types[each.name]):
+            meaning = meaning.replace(unit[0], "", 1)
+            types[each.name] = re.sub(r"^\w+", rf"\g<0>[{unit[1]}]", types[each.name])
+        listed += [
+            f"{each} : {told}".rstrip(" :") for each, told in [(f"**{_starred(each)}**", _told(name, each, types))]
+        ]
+        listed += [f"    {_sentence(meaning)}"]
+    content = [_equations(docstring.text), "", ".. rubric:: Parameters", "", *listed, ""]
+    for section, title in (("Returns", "Returns"), ("Raises", "Errors"), ("References", "Source")):
+        if section in sections:
+            content += [f".. rubric:: {title}", "", _equations(sections[section]), ""]
+    if kind == "class":
+        content += _members(target)
+    anchor = f'   <span id="{target.__module__}.{name}"></span>'  # where its page of source leads back to
+    lines = [name, "=" * len(name), "", ".. raw:: html", "", anchor, "", ".. py:currentmodule:: railcore", ""]
+    lines += [docstring.summary, ""]
+    lines += [*_example(sections["Examples"]), *_picture(name), f".. py:{kind}:: {name}{_signature(target, types)}", ""]
+    lines += ["   " + line if line else "" for line in "\n".join(content).splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def _result_page(target: type) -> str:
+    name, docstring = target.__name__, _Docstring(target)
+    lines = [name, "=" * len(name), "", f".. py:currentmodule:: {target.__module__}", "", docstring.summary, ""]
+    content = [_equations(docstring.text), "", ".. rubric:: Fields", ""]
+    for fields, meaning in docstring.parameters.items():
+        content += [f"**{fields}**", f"    {_sentence(meaning)}"]
+    content += ["", *_members(target)]
+    lines += [f".. py:class:: {name}", "", *("   " + line if line else "" for line in "\n".join(content).splitlines())]
+    return "\n".join(lines) + "\n"
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _starred(parameter: inspect.Parameter) -> str:
+    return {parameter.VAR_KEYWORD: r"\*\*", parameter.VAR_POSITIONAL: r"\*"}.get(parameter.kind, "") + parameter.name
+
+
+def _short(annotation: Any) -> str:
+    """A type as it is said: without modules and checks; "" where anything goes."""
+    if annotation is inspect.Parameter.empty:
+        return ""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = re.sub(r"(?:\w+\.)+(\w+)", r"\1", text)
+    text = re.sub(r"Annotated\[(.*?), Range\([^)]*\)\]", r"\1", text)
+    text = re.sub(r"Optional\[(.*)\]", r"\1 | None", text)
+    text = text.replace("float | Any", "Quantity").replace("Mapping[str, object]", "dict")
+    return "" if text == "Any" else text
+
+
+def _told(name: str, parameter: inspect.Parameter, types: dict[str, str]) -> str:
+    """A parameter's type, unit, example and default in words."""
+    named = rf"\b({'|'.join(_NAMED)}) \| str"
+    text = re.sub(named, r"\1 or name", types[parameter.name])
+    text = re.sub(r"^(\w+)\[([A-Za-z1/]+)\]", r"\1 [\2]", text).replace(" | ", " or ")
+    if example := _example_of(name, parameter.name):
+        text = re.sub(r"^(Quantit\w+(?: \[.*?\])?)", rf'\1, such as "{example}",', text).rstrip(",")
+    if parameter.default is parameter.empty:
+        return text
+    if parameter.default is None:
+        text = text.removesuffix(" or None").rstrip(",")
+    return f"{text}; by default ``{_default(parameter.default)}``"
+
+
+def _example_of(name: str, parameter: str) -> str:
+    """A text that the parameter takes, of its range, if any."""
+    target = getattr(railcore, name)
+    code = inspect.unwrap(target.__init__ if inspect.isclass(target) else target)
+    written = inspect.signature(code).parameters[parameter].annotation
+    for each in (written, *typing.get_args(written)):
+        for checked in getattr(each, "__metadata__", ()):
+            if checked.example:
+                return checked.example
+    return ""
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    if type(value).__module__.startswith("railcore"):
+        return f"{type(value).__name__}()"  # all of its fields by default
+    return f"{value:g}" if isinstance(value, float) else repr(value).replace("'", '"')
+
+
+def _signature(target: Any, types: dict[str, str]) -> str:
+    """Parameters with type, unit and default, as Sphinx reads them; it puts each on a line of its own."""
+    signature, told, named = inspect.signature(target), [], False
+    for each in signature.parameters.values():
+        if each.kind is each.KEYWORD_ONLY and not named:
+            told, named = [*told, "*"], True
+        typed = f": {types[each.name]}" if types[each.name] else ""
+        stars = {each.VAR_KEYWORD: "**", each.VAR_POSITIONAL: "*"}.get(each.kind, "")
+        told.append(
+            f"{stars}{each.name}{typed}" + ("" if each.default is each.empty else f" = {_default(each.default)}")
+        )
+    result = "" if inspect.isclass(target) else f" -> {_short(signature.return_annotation)}"
+    text = f"({', '.join(told)}){result}"
+    ast.parse(f"def f{text}: ...")  # or Sphinx takes it for a text
+    return text
+
+
+def _equations(text: str) -> str:
+    """Paragraphs, of which those more to the right are equations as they are written."""
+    return re.sub(r":\n\n(?= {4})", "::\n\n", text)
+
+
+def _members(target: type) -> list[str]:
+    """Methods and properties with the first paragraph about each."""
+    fields = inspect.signature(target).parameters
+    found = []
+    for name in dict.fromkeys(each for base in target.__mro__ for each in vars(base)):
+        value = inspect.getattr_static(target, name)
+        if name.startswith("_") or name in fields or not (hasattr(value, "__get__") or callable(value)):
+            continue
+        told = inspect.getdoc(value)
+        if not told:
+            continue
+        called = ""
+        if callable(getattr(target, name)):
+            taken = [
+                each for each in inspect.signature(getattr(target, name)).parameters.values() if each.name != "self"
+            ]
+            called = f"({', '.join(_starred(each).replace(chr(92), '') for each in taken)})"
+        found += [f"``{name}{called}``", "    " + " ".join(told.partition("\n\n")[0].split())]
+    return [".. rubric:: Methods and properties", "", *found, ""] if found else []
+
+
+def _example(text: str) -> list[str]:
+    """What is typed, and below each what it prints."""
+    lines, typed = [".. rubric:: Example", ""], ""
+    for each in doctest.DocTestParser().get_examples(text):
+        typed += each.source
+        if each.want:
+            lines += [*_block("python", typed), *_block("text", each.want)]
+            typed = ""
+    return lines + (_block("python", typed) if typed else [])
+
+
+def _block(language: str, text: str) -> list[str]:
+    output = ["   :class: printed"] if language == "text" else []
+    return [f".. code-block:: {language}", *output, "", *(f"   {line}" for line in text.rstrip().splitlines()), ""]
+
+
+def _picture(name: str) -> list[str]:
+    """A figure of the suite, which leads to its notebook."""
+    if name not in PICTURES:
+        return []
+    item = outputs.items()[PICTURES[name]]
+    source = f"../../figures/{item['document']}/{item['item']}.svg"
+    shows, question = html.escape(item["must_show"]), html.escape(answers.question(item["notebook"]))
+    link = f'<a href="../../notebooks/{item["notebook"]}.ipynb">'
+    image = f'{link}<img src="{source}" alt="{shows}" loading="lazy"></a>'
+    return [".. raw:: html", "", f"   <p>{image}<br>{link}{question}</a> shows {shows}.</p>", ""]
