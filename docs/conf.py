@@ -20,9 +20,9 @@ templates_path = ["_templates"]
 html_favicon = "favicon.ico"
 html_extra_path = ["favicon.ico", "LICENSE.txt"]  # the icon: where browsers look for it from pages of plans
 html_css_files = ["railcore.css"]
-_ALONE = ("index", "glossary", "extending", "reproduction", "plans", "api", "notebooks")  # pages without others beside
+_ALONE = ("index", "glossary", "reproduction", "plans", "api", "notebooks")  # pages without others beside
 _BESIDE = ("guide/**", "notebooks/**", "api/**")  # pages with a list of their neighbours, which has their sections too
-_SECTIONS = ("api", "extending", "reproduction")  # pages with a list of their sections
+_SECTIONS = ("api", "reproduction")  # pages with a list of their sections
 html_sidebars: dict = {page: [] for page in (*_ALONE, "_modules/**")} | {pages: ["pages"] for pages in _BESIDE}
 html_theme_options = {
     "navbar_align": "left",

@@ -18,7 +18,7 @@ from suite.driver import parameters
 DOCS = Path(__file__).resolve().parent
 _LINK = re.compile(r"(?P<before>\]\(|\b(?:href|src)=\")(?P<target>[^)\"\s#:]+)(?=[)\"#])")
 _PAGES = {  # of the site, for files that are not shown as they are
-    **{"README.md": "guide/start.html", "railcore/__init__.pyi": "api.html"},
+    **{"README.md": "guide/first_plan.html", "railcore/__init__.pyi": "api.html"},
     "figures/reproduction.md": "reproduction.html",
 }
 _ANSWER = re.compile(r"{}\n(.+?)(?:\n\*\w[^\n]*\*)?\s*{}".format(*answers.MARKERS), re.DOTALL)  # without its note

@@ -206,7 +206,7 @@ def test_a_rule_gives_the_shape_that_a_user_leaves_out(overlay, header, row, sha
 
 
 def test_the_example_of_the_guide_is_read_though_it_has_no_shapes(monkeypatch, tmp_path):
-    lines = (files.ROOT / "docs/guide/start.md").read_text().splitlines()
+    lines = (files.ROOT / "docs/guide/own_prices.md").read_text().splitlines()
     first = next(i for i, line in enumerate(lines) if line.strip() == ",".join(catalog.OLD_COLUMNS))
     example = [line.strip() for line in lines[first : lines.index("```", first)]]
     (tmp_path / "prices.csv").write_text("\n".join(example) + "\n")

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import os
 import re
 import shutil
@@ -160,6 +161,12 @@ def test_readme_is_short_and_has_short_examples():
     short = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
     assert len(short) == 3 and all(block.strip().count("\n") < 8 for block in short)
     assert len(EXAMPLES) >= 14
+
+
+def test_readme_asks_the_questions_of_the_notebooks():
+    asked = re.findall(r"^\| \[(.*?)\]\((notebooks/\w+\.ipynb)\)", README, re.M)
+    titles = [json.loads((files.ROOT / path).read_text(encoding="utf-8"))["cells"][0]["source"][0] for _, path in asked]
+    assert len(asked) == 10 and [f"# {question}" for question, _ in asked] == [title.strip() for title in titles]
 
 
 def test_readme_prints_what_plan_prints():

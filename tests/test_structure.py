@@ -351,6 +351,13 @@ def test_environment_yml_lists_the_packages_of_pyproject():
     assert sorted(map(str, conda)) == sorted(str(Requirement(entry)) for entry in wanted)
 
 
+def test_requirements_txt_lists_the_packages_of_the_notebooks():
+    lines = [line for line in (files.ROOT / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
+    suite = tomllib.loads((files.ROOT / "pyproject.toml").read_text())["dependency-groups"]["suite"]
+    assert lines == ["-c constraints.txt", "-e .", *suite]
+    assert (files.ROOT / ".binder" / "requirements.txt").read_text() == "-r ../requirements.txt\n"
+
+
 def test_the_lock_satisfies_pyproject_and_names_no_address():
     text = (files.ROOT / "constraints.txt").read_text()
     assert "://" not in text and "@" not in text

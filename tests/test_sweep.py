@@ -449,15 +449,26 @@ def test_the_example_is_a_sweep():
     Spec.model_validate(found.spec(0))
 
 
+def specs_of_the_guide(page):
+    text = (files.ROOT / "docs/guide" / page).read_text(encoding="utf-8")
+    return re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+
+
 def test_the_specs_of_the_guide_are_read():
-    text = (files.ROOT / "docs/guide/plan.md").read_text(encoding="utf-8")
-    spec, site, grid = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    spec, find, site, grid = specs_of_the_guide("plan.md")
     read_spec(spec)
+    read_spec(spec.replace("gpus = 12312\n", "") + find)
     for key in tomllib.loads(site)["site"]:  # it names files that are not there
         check_key(f"site.{key}")
     found = sweep_points(grid)
     assert len(found.rows) == 6 * 3 * 3 and found.rows[9]["cluster.gpus"] == 2304
     read_spec(found.spec(0))
+
+
+def test_what_the_guide_adds_to_its_first_plan_is_read():
+    (first,) = specs_of_the_guide("first_plan.md")
+    for page in ("own_prices.md", "own_network.md"):
+        assert read_spec(first + specs_of_the_guide(page)[0]) != read_spec(first), page
 
 
 # With Dask, several processes.
