@@ -43,7 +43,7 @@ def panel(draw: Callable, warn: Callable | None = None, button: tuple[str, Calla
     import ipywidgets as widgets
 
     inputs = {name: _control(name, control, widgets) for name, control in controls.items()}
-    image = widgets.Image(format="png", layout=widgets.Layout(width="640px", max_width="100%", align_self="flex-start"))
+    image = widgets.Image(format="png", layout=widgets.Layout(max_width="100%", align_self="flex-start"))
     message = widgets.HTML()
 
     def values() -> dict:
@@ -118,6 +118,7 @@ def _png(drawn) -> bytes:
     axes = drawn.flat[0] if hasattr(drawn, "flat") else drawn[0] if isinstance(drawn, Sequence) else drawn
     figure = axes if hasattr(axes, "savefig") else axes.figure
     stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=110, metadata={"Software": None}, pil_kwargs={"compress_level": 3})
+    how: dict = {"metadata": {"Software": None}, "pil_kwargs": {"compress_level": 3}}
+    figure.savefig(stream, format="png", dpi=110, bbox_inches="tight", **how)  # no text is cut that a slider makes long
     plt.close(figure)
     return stream.getvalue()

@@ -8,31 +8,34 @@ from railcore.catalog import files
 from railcore.catalog.units import KiB
 from railcore.training.formats import ELEMENT_BYTES
 from railcore.training.iteration import iteration_times
-from railcore.training.machine import catalog_machine
+from railcore.training.machine import Machine
 from railcore.training.measured_collectives import collective_errors
 from railcore.training.measured_parts import part_errors
 from railcore.training.measured_products import product_errors
 from railcore.training.parallelism import Strategy
 from railcore.training.runs import error_summary, predictions
-from railcore.training.transformer import catalog_model
+from railcore.training.transformer import Transformer
 
 
-def breakdown_table(model: str, platform: str, precision: str, strategy: Strategy, global_batch: int) -> pd.DataFrame:
-    """Breakdown of an iteration of a catalog model on a catalog platform.
+def breakdown_table(
+    model: Transformer, machine: Machine, strategy: Strategy, global_batch: int, runtime: str | None = None
+) -> pd.DataFrame:
+    """Breakdown of an iteration.
 
     Parameters
     ----------
-    model, platform, precision
-        Of the catalog.
+    model, machine
+        What is trained, on which GPU.
     strategy, global_batch
         How the model is split, and the batch [sequences].
+    runtime
+        Software of the catalog; by default the newest for the GPU.
 
     Returns
     -------
     One row, named after the GPUs, with the columns of `iteration_times`' breakdown [s].
     """
-    gpu = catalog_machine(platform, precision)
-    durations = iteration_times(catalog_model(model), gpu, strategy.columns(global_batch))
+    durations = iteration_times(model, machine, strategy.columns(global_batch), runtime)
     times = {name: time.item() for name, time in durations.breakdown.items()}
     return pd.DataFrame(times, index=[f"{strategy.gpus:,} GPUs"])
 

@@ -1,7 +1,9 @@
 """Copies of the notebooks for JupyterLab: refreshed unless edited, brought back or dropped by command, never lost."""
 
 import json
+import re
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -18,7 +20,7 @@ def suite(tmp_path):
     return project.make(tmp_path / "project")
 
 
-def lab(folder, *arguments):
+def lab(folder, *arguments, **variables):
     """`python -m suite lab` with JupyterLab itself replaced; gives exit status and what was printed."""
     code = (
         "import os, sys\n"
@@ -26,6 +28,7 @@ def lab(folder, *arguments):
         "def shown(program, command, environment):\n"
         "    sys.stdout.flush()\n"
         "    print('starts', *[os.path.relpath(word) for word in command if 'index' in word or 'root_dir' in word])\n"
+        "    print(*[word for word in command if '.port=' in word])\n"
         "    sys.stdout.flush()\n"
         "    os._exit(0)\n"
         "os.execve = shown\n"
@@ -34,7 +37,7 @@ def lab(folder, *arguments):
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         cwd=folder,
-        env=project.environment(folder),
+        env=project.environment(folder) | variables,
         capture_output=True,
         text=True,
         timeout=project.TIMEOUT,
@@ -73,6 +76,16 @@ def test_copies_stand_beside_what_they_link_to_and_are_refreshed_whatever_ran_in
     path_of(suite, SECOND, "notebooks").unlink()
     assert lab(suite)[0] == 0
     assert copy.read_bytes() == notebook.read_bytes() and not path_of(suite, SECOND).exists()
+
+
+def test_the_port_that_is_said_is_free_and_the_one_that_is_served(suite):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        _, printed = lab(suite, JUPYTER_PORT=f"{taken}")
+    (said,) = re.findall(
+        rf"^JupyterLab: port (\d+) of this machine \({taken} is taken\); to stop it: .*", printed, re.M
+    )
+    assert int(said) > taken and f"--ServerApp.port={said}\n" in printed
 
 
 def test_an_edited_copy_is_kept_and_brought_back_with_the_stored_outputs(suite):

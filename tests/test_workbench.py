@@ -1,3 +1,4 @@
+import io
 import json
 import math
 import re
@@ -9,12 +10,13 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.collections import LineCollection, PathCollection
+from PIL import Image
 
 from railcore.catalog import files, tables
 from railcore.catalog.tables import MarkdownText, markdown_table
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import fat_tree, rail_optimized
-from suite import answers, drawing, explore, outputs, plotting, workspace
+from suite import answers, drawing, explore, legible, outputs, plotting, workspace
 from suite.__main__ import main
 from suite.charts import bars, curves, heatmaps, routing, tradeoffs
 
@@ -372,6 +374,27 @@ def test_a_slider_changes_the_picture_and_bad_values_become_words():
     slider.value = 7
     assert "too many &lt;for this&gt;" in message.value
     assert not plt.get_fignums()
+
+
+def test_no_text_of_a_sliders_picture_is_cut():
+    def draw(words):
+        figure, ax = plt.subplots(figsize=(3, 2))
+        ax.set_title("word " * words)
+        return figure
+
+    shown = [explore.panel(draw, words=(n, 1, 40, 1)).children[-1].value for n in (1, 40)]
+    short, long = (Image.open(io.BytesIO(bytes(png))).convert("L") for png in shown)
+    assert long.width > 2 * short.width and np.asarray(long)[:, [0, -1]].min() == 255
+
+
+def test_a_map_of_one_price_holds_its_legend():
+    networks = ("rail-only", "photonic rails", "rail-only, 2 planes", "Clos, leaves 2:1")
+    cells = [(1024 * n, 8 * m, network, 0.5) for n in (1, 2) for m, network in enumerate(networks, 1)]
+    data = pd.DataFrame(cells, columns=["gpus", "hb_domain_size", "network", "wins"]).assign(price=400.0)
+    title = "Network of the least training cost"
+    with mpl.rc_context({"figure.constrained_layout.use": True}):
+        assert not legible.faults(heatmaps.winner_maps(data, {"transceiver of 400 USD": 400.0}, title))
+    plt.close("all")
 
 
 def test_a_panel_that_cannot_draw_its_own_defaults_stops_the_notebook(monkeypatch):

@@ -420,5 +420,5 @@ def winner_maps(data: pd.DataFrame, panels: Mapping[str, float], title: str) -> 
     handles = [Rectangle((0, 0), 1, 1, facecolor=network_colour(name), label=name) for name in networks]
     unsure = f"hatched: best in fewer than {percent(LEADS)} of the draws"
     handles.append(Rectangle((0, 0), 1, 1, facecolor=COLOURS[7], edgecolor="white", hatch="///", label=unsure))
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3 if len(panels) > 1 else 2)
     return figure

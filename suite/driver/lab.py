@@ -6,7 +6,9 @@ A copy is refreshed from notebooks/ at each start, unless its sources were edite
 import hashlib
 import json
 import os
+import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,14 +27,22 @@ _LINKED = "data figures railcore suite README.md CHANGELOG.md LICENSE CITATION.c
 
 
 def start() -> NoReturn:
-    """Bring the copies up to date, say which are kept, and become JupyterLab, on this machine only."""
+    """Bring the copies up to date, say which are kept, where and how to stop, and become JupyterLab.
+
+    It listens on this machine alone, and keeps its log to warnings, so that these lines stay in sight.
+    """
     print("JupyterLab works on copies of the notebooks, in build/lab; notebooks/ stays as it is")
     for line in refresh():
         print(line)
+    wanted = int(os.environ.get("JUPYTER_PORT") or 8888)
+    port = _free_port(wanted)
+    taken = f" ({wanted} is taken)" if port != wanted else ""
+    print(f"JupyterLab: port {port} of this machine{taken}; to stop it: Ctrl-C twice here, or File > Shut Down there")
     sys.stdout.flush()
     files.write_whole(_SETTINGS / "overrides.json", json.dumps(_VIEWERS))
     # The root is the project: the server shows no picture behind a link that leads out of its root.
     command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={files.ROOT}"]
+    command += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--log-level=WARN"]
     command.append(f"--FileContentsManager.preferred_dir={_COPIES}")
     command.append(f"--LabApp.default_url=/lab/tree/{_relative(_COPIES)}/00_index.ipynb")  # also in what it prints
     command.append(f"--FileCheckpoints.checkpoint_dir={files.BUILD / 'checkpoints'}")
@@ -40,6 +50,14 @@ def start() -> NoReturn:
     if os.geteuid() == 0:
         command.append("--allow-root")
     os.execve(sys.executable, command, kernel_environment())
+
+
+def _free_port(wanted: int) -> int:
+    """The first port from `wanted` on that nothing listens on. Raises ValueError where a hundred are taken."""
+    for port in range(wanted, wanted + 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise ValueError(f"port {wanted} and the hundred after it are taken: give another in JUPYTER_PORT")
 
 
 def refresh() -> list[str]:
