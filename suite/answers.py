@@ -21,7 +21,7 @@ _PUBLISHED = "With the published parameters. Change the next cell and run all ce
 
 
 @dataclass(frozen=True)
-class Answer:
+class NotebookAnswer:
     """What a notebook answers.
 
     notebook: its name.
@@ -66,19 +66,21 @@ def _first_screen_width(picture: Path) -> int:
     return min(_WIDTH_PX, round(_HEIGHT_PX * across / down))
 
 
-def answered() -> list[Answer]:
+def answered() -> list[NotebookAnswer]:
     """The notebooks that have an answer in figures/, by number."""
     found = [stored(path.stem, workspace.FIGURES) for path in sorted(workspace.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))]
     return [answer for answer in found if answer]
 
 
-def stored(notebook: str, folder: Path) -> Answer | None:
+def stored(notebook: str, folder: Path) -> NotebookAnswer | None:
     """A notebook's answer among the results in a folder, None where there is none."""
     path = folder / "extra" / f"{notebook[:2]}_answer.md"
     if not path.is_file():
         return None
     text, _, link = path.read_text(encoding="utf-8").strip().rpartition("\n\n")
-    answer = Answer(notebook, question(notebook), " ".join(text.split()), link.partition("[![")[2].partition("]")[0])
+    answer = NotebookAnswer(
+        notebook, question(notebook), " ".join(text.split()), link.partition("[![")[2].partition("]")[0]
+    )
     return replace(answer, width=_first_screen_width(folder / answer.place))
 
 
@@ -91,7 +93,7 @@ def question(notebook: str) -> str:
         return outputs.units.words(notebook)
 
 
-def headed(source: str, answer: Answer | None, figures: str = "") -> str:
+def headed(source: str, answer: NotebookAnswer | None, figures: str = "") -> str:
     """A notebook's first cell with the answer between its markers; without one with nothing between them.
 
     figures: where the folder of figures is, as seen from the notebook: "../figures" where it is published.

@@ -6,11 +6,11 @@ import project
 import pytest
 
 from suite import answers, legible, workspace
-from suite.answers import MARKERS, Answer
+from suite.answers import MARKERS, NotebookAnswer
 from suite.driver.run import load_notebook
 
 HEAD = f"# What is it?\n\nAsked.\n\n{MARKERS[0]}\n{MARKERS[1]}\n\nlinks"
-ANSWER = Answer("01_network_cost", "What is it?", "It is **3**.", "extra.01_saving_map")
+ANSWER = NotebookAnswer("01_network_cost", "What is it?", "It is **3**.", "extra.01_saving_map")
 DRAW = """
 import matplotlib.pyplot as plt, pandas as pd
 from suite import outputs, plotting
@@ -48,7 +48,7 @@ def test_the_head_of_a_notebook_takes_one_answer_and_gives_it_back():
 
 def test_a_first_sentence_is_plain():
     text = "A **DGX H100** saves 3.5% ([why](x.md)). Take it."
-    assert Answer("01_network_cost", "", text, "extra.01_saving_map").sentence == "A DGX H100 saves 3.5% (why)."
+    assert NotebookAnswer("01_network_cost", "", text, "extra.01_saving_map").sentence == "A DGX H100 saves 3.5% (why)."
 
 
 @pytest.mark.parametrize("path", sorted(workspace.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))[1:], ids=lambda path: path.stem)

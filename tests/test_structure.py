@@ -45,7 +45,14 @@ ALONE = {  # what these may import of the project
     "suite.charts": {"railcore.catalog", "railcore.network.globe", "suite.colours", "suite.plotting", "suite.charts"},
     "suite.drawing": {"railcore.catalog", "suite.colours", "suite.plotting", "suite.drawing"},
     "suite.ledger": {"railcore.catalog", "suite.workspace", "suite.ledger"},
-    "suite.driver": {"railcore.catalog", "suite.outputs", "suite.workspace", "suite.ledger", "suite.driver"},
+    "suite.driver": {
+        "railcore.catalog",
+        "suite.answers",
+        "suite.outputs",
+        "suite.workspace",
+        "suite.ledger",
+        "suite.driver",
+    },
     **{f"suite.{name}": {"railcore", f"suite.{name}"} for name in GENERAL},
     **{name: READ_BY for name in READINGS},
 }

@@ -182,7 +182,7 @@ def refuse_lost_rows(suite: Iterable[str]) -> None:
                 raise ValueError(f"figures/{table.name} has lost rows of {name}: run `make figures` without NB first")
 
 
-def notebook_text(notebook: Mapping, executed: Mapping, answer: answers.Answer | None = None) -> str:
+def notebook_text(notebook: Mapping, executed: Mapping, answer: answers.NotebookAnswer | None = None) -> str:
     """The notebook as text, with the outputs and counts of its execution and nothing that changes from run to run.
 
     answer: stands in its first cell.
