@@ -46,6 +46,13 @@ def test_the_head_of_a_notebook_takes_one_answer_and_gives_it_back():
     assert answers.headed("no markers", ANSWER, ".") == "no markers"
 
 
+def test_an_answer_whose_picture_is_gone_is_named(tmp_path):
+    (tmp_path / "extra").mkdir()
+    (tmp_path / "extra/01_answer.md").write_text("So.\n\n[![extra.gone](x.png)](x.png)\n")
+    with pytest.raises(ValueError, match=r"extra/01_answer.md names the picture 'extra.gone', which data/ has not"):
+        answers.stored("01_network_cost", tmp_path)
+
+
 def test_a_first_sentence_is_plain():
     text = "A **DGX H100** saves 3.5% ([why](x.md)). Take it."
     assert NotebookAnswer("01_network_cost", "", text, "extra.01_saving_map").sentence == "A DGX H100 saves 3.5% (why)."

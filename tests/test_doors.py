@@ -58,7 +58,11 @@ def test_the_fastest_strategy_takes_the_same_through_every_door(mine, monkeypatc
     assert times == pytest.approx([wanted] * len(times), rel=1e-9)
 
     drawn, spec = [], {"cluster": {"platform": PLATFORM}, "job": JOB, "limits": {"days": 1000}}
-    shown = SimpleNamespace(panel=lambda draw, **sliders: draw(**{name: first for name, (first, _) in sliders.items()}))
+
+    def panel(draw, warn, **sliders):
+        draw(**{name: first for name, (first, _) in sliders.items()})
+
+    shown = SimpleNamespace(panel=panel)
     picture = SimpleNamespace(candidates_by_cost=lambda table, _: drawn.append(table))
     cells("20", "code-19", names=by_plan | {"explore": shown, "tradeoffs": picture})
     told = [

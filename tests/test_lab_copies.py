@@ -11,6 +11,7 @@ import project
 import pytest
 
 from railcore.catalog import files
+from suite import answers
 
 FIRST, SECOND = project.FIRST, project.SECOND
 
@@ -86,6 +87,7 @@ def test_the_port_that_is_said_is_free_and_the_one_that_is_served(suite):
         rf"^JupyterLab: port (\d+) of this machine \({taken} is taken\); to stop it: .*", printed, re.M
     )
     assert int(said) > taken and f"--ServerApp.port={said}\n" in printed
+    assert "JUPYTER_PORT is '70000': give a port of 1 to 65435" in lab(suite, JUPYTER_PORT="70000")[1]
 
 
 def test_an_edited_copy_is_kept_and_brought_back_with_the_stored_outputs(suite):
@@ -104,6 +106,26 @@ def test_an_edited_copy_is_kept_and_brought_back_with_the_stored_outputs(suite):
     assert cells[0]["source"] == ["tiers: int = 5"] and cells[0]["metadata"] == {"tags": ["parameters"]}
     assert cells[1]["outputs"][0]["text"] == ["stored\n"]
     assert "nothing to bring back" in lab(suite, "--keep", FIRST)[1] and "your edited" not in lab(suite)[1]
+
+
+@pytest.mark.parametrize(("published", "shown"), [("2", True), ("3", False)])
+def test_a_copy_that_is_brought_back_has_the_answer_of_its_own_parameters_or_none(suite, published, shown):
+    notebook, copy = path_of(suite, FIRST, "notebooks"), path_of(suite, FIRST)
+    head = {
+        "cell_type": "markdown",
+        "id": "head",
+        "metadata": {},
+        "source": "# What?\n\n{}\n{}".format(*answers.MARKERS),
+    }
+    stored = json.loads(notebook.read_text())
+    notebook.write_text(json.dumps(stored | {"cells": [head, *stored["cells"]]}))
+    (suite / "figures/extra").mkdir()
+    (suite / "figures/extra/01_answer.md").write_text("It is so.\n\n[![extra.01_saving_map](x.png)](x.png)\n")
+    (suite / "figures/parameters.csv").write_text(f"notebook,parameter,value\n{FIRST},tiers,{published}\n")
+    assert lab(suite)[0] == 0
+    change(copy, source="print('edited')")
+    assert lab(suite, "--keep=01")[0] == 0
+    assert ("It is so." in "".join(json.loads(notebook.read_text())["cells"][0]["source"])) == shown
 
 
 def test_a_notebook_that_has_changed_since_is_not_written_over_unless_forced(suite):

@@ -195,8 +195,9 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
     finally:
         _kill(manager)
     report = _report(done.cells.pop().outputs, done.cells)
-    for cell in done.cells[:1]:
-        cell.source = answers.headed(cell.source, answers.stored(name, folder), ".")
+    if "RAILCORE_PARAMETERIZED" in environment:  # else it is published with the answer
+        for cell in done.cells[:1]:
+            cell.source = answers.headed(cell.source, answers.stored(name, folder), ".")
     nbformat.write(done, folder / f"{name}.ipynb")
     return report | {"notebook": done}
 

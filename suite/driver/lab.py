@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from railcore.catalog import files, full_name
 from suite import answers, workspace
+from suite.driver import publish
 from suite.driver.kernels import kernel_environment
 from suite.driver.run import load_notebook
 from suite.outputs import PUBLISHED
@@ -34,8 +35,7 @@ def start() -> NoReturn:
     print("JupyterLab works on copies of the notebooks, in build/lab; notebooks/ stays as it is")
     for line in refresh():
         print(line)
-    wanted = int(os.environ.get("JUPYTER_PORT") or 8888)
-    port = _free_port(wanted)
+    port = _free_port(wanted := _wanted_port(os.environ.get("JUPYTER_PORT") or "8888"))
     taken = f" ({wanted} is taken)" if port != wanted else ""
     print(f"JupyterLab: port {port} of this machine{taken}; to stop it: Ctrl-C twice here, or File > Shut Down there")
     sys.stdout.flush()
@@ -50,6 +50,12 @@ def start() -> NoReturn:
     if os.geteuid() == 0:
         command.append("--allow-root")
     os.execve(sys.executable, command, kernel_environment())
+
+
+def _wanted_port(text: str) -> int:
+    if not (text.isdecimal() and 0 < int(text) <= 65435):
+        raise ValueError(f"JUPYTER_PORT is {text!r}: give a port of 1 to 65435")
+    return int(text)
 
 
 def _free_port(wanted: int) -> int:
@@ -109,8 +115,9 @@ def keep(name: str, forced: bool = False) -> str:
         if cell["cell_type"] == "code" and cell.get("id") in outputs:
             cell["outputs"] = outputs[cell["id"]].get("outputs", [])
             cell["execution_count"] = outputs[cell["id"]].get("execution_count")
-    told = answers.stored(name, workspace.FIGURES)
-    cells[0]["source"] = answers.headed(cells[0]["source"], told, PUBLISHED)
+    if not publish.parameter_changes(name, {"cells": cells}):
+        for cell in cells[:1]:
+            cell["source"] = answers.headed(cell["source"], answers.stored(name, workspace.FIGURES), PUBLISHED)
     files.write_whole(target, nbformat.writes(nbformat.from_dict(stored | {"cells": cells})) + "\n")
     _remember(_copied() | {name: _sources(name, workspace.NOTEBOOKS)})
     done = f"{name}: notebooks/{target.name} has the sources of your copy"
