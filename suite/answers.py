@@ -7,11 +7,12 @@ import json
 import re
 import struct
 import textwrap
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
-from railcore.catalog.tables import Markdown, MarkdownText, markdown_table
+from railcore.catalog.tables import Markdown, MarkdownText, markdown_table, markdown_words
 from suite import outputs, workspace
 
 MARKERS = ("<!-- answer -->", "<!-- /answer -->")  # in a notebook's first cell; the driver writes what is between
@@ -112,15 +113,23 @@ def headed(source: str, answer: NotebookAnswer | None, figures: str = "") -> str
 
 
 def index() -> MarkdownText:
-    """Each notebook's question with its answer and a small picture, as far as figures/ has them.
+    """Each notebook's question with its answer and a small picture, as far as figures/ has answers.
 
     Pictures and notebooks are linked from the folder of the notebooks; a picture leads to its notebook.
     """
+    return MarkdownText(_table({answer: answer.text for answer in answered()}))
+
+
+def overview(listed: Iterable[NotebookAnswer]) -> str:
+    """Each question with its answer's first sentence and a small picture, linked from the project's folder."""
+    return _table({answer: markdown_words(answer.sentence) for answer in listed}, "notebooks/", "figures")
+
+
+def _table(told: Mapping[NotebookAnswer, str], notebooks: str = "", figures: str = outputs.PUBLISHED) -> str:
     rows = []
-    for answer in answered():
-        link = f"{answer.notebook}.ipynb"
-        image = f'<a href="{link}">{answer.image(outputs.PUBLISHED, outputs.THUMBNAIL_PX)}</a>'
-        drawn = (workspace.FIGURES / answer.place).is_file()
-        told = f"**[{escape(answer.question)}]({link})**<br>{answer.text}"
-        rows.append({"picture": Markdown(image if drawn else ""), "question and answer": Markdown(told)})
-    return MarkdownText(markdown_table(rows))
+    for answer, text in told.items():
+        link = f"{notebooks}{answer.notebook}.ipynb"
+        image = f'<a href="{link}">{answer.image(figures, outputs.THUMBNAIL_PX)}</a>'
+        cell = f"**[{escape(answer.question, quote=False)}]({link})**<br>{text}"
+        rows.append({"picture": Markdown(image), "question and answer": Markdown(cell)})
+    return markdown_table(rows)

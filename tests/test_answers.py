@@ -1,13 +1,17 @@
 """A notebook's answer: short enough to be read at once, at the head of what is published, of the run's own numbers."""
 
 import json
+import re
 
 import project
 import pytest
 
+from railcore.catalog import files
 from suite import answers, legible, workspace
 from suite.answers import MARKERS, NotebookAnswer
+from suite.driver import publish, readme
 from suite.driver.run import load_notebook
+from suite.ledger import claims
 
 HEAD = f"# What is it?\n\nAsked.\n\n{MARKERS[0]}\n{MARKERS[1]}\n\nlinks"
 ANSWER = NotebookAnswer("01_network_cost", "What is it?", "It is **3**.", "extra.01_saving_map")
@@ -17,8 +21,8 @@ from suite import outputs, plotting
 plotting.house_style()
 figure, ax = plt.subplots(figsize=(8, 6))
 ax.set_title("a line")
-outputs.save("extra.02_x", pd.DataFrame({"x": [1]}), figure)
-outputs.answer(f"It is {speed}.", "extra.02_x")
+outputs.save("extra.16_x", pd.DataFrame({"x": [1]}), figure)
+outputs.answer(f"It is {speed}.", "extra.16_x")
 """
 
 
@@ -68,11 +72,12 @@ def test_every_notebook_asks_and_has_its_answer_on_top(path):
 
 
 def test_the_driver_writes_the_answer_that_a_run_gave(tmp_path):
-    folder = project.make(tmp_path / "project")
+    name, folder = "16_transports", project.make(tmp_path / "project")
     with (folder / "data/extras.csv").open("a") as extras:
-        extras.write(f"extra.02_x,extra,02_x,figure,a line,{project.SECOND},png csv\n")
-    project.write_notebook(folder, project.SECOND, project.SPEED, project.OTHER, DRAW)
-    path = folder / "notebooks" / f"{project.SECOND}.ipynb"
+        extras.write(f"extra.16_x,extra,16_x,figure,a line,{name},png csv\n")
+    project.write_notebook(folder, name, project.SPEED, DRAW)
+    path, readme_path = folder / "notebooks" / f"{name}.ipynb", folder / "README.md"
+    readme_path.write_text("".join(f"<!-- {part} -->\n<!-- /{part} -->\n" for part in readme.PARTS))
     notebook = json.loads(path.read_text())
     notebook["cells"].insert(0, {"cell_type": "markdown", "id": "head", "metadata": {}, "source": HEAD})
     path.write_text(json.dumps(notebook))
@@ -80,10 +85,24 @@ def test_the_driver_writes_the_answer_that_a_run_gave(tmp_path):
     def head(path):
         return "".join(json.loads(path.read_text())["cells"][0]["source"])
 
-    assert project.run(folder, "02")[0] == 0
+    assert project.run(folder, "16")[0] == 0
     assert "It is 400 Gbps." in head(path)
-    assert 'src="../figures/extra/02_x.png" width="560"' in head(path)  # 4 by 3, 420 px high
-    assert load_notebook(project.SECOND, path.parent)["cells"][0]["source"] == HEAD  # the driver's text is no source
-    status, _ = project.run(folder, "02", "-p", "speed", "800 Gbps", "--name", "mine")
-    own = head(folder / "build/custom" / project.SECOND / "mine" / path.name)
-    assert status == 0 and "It is 800 Gbps." in own and 'src="./extra/02_x.png"' in own
+    assert 'src="../figures/extra/16_x.png" width="560"' in head(path)  # 4 by 3, 420 px high
+    assert load_notebook(name, path.parent)["cells"][0]["source"] == HEAD  # the driver's text is no source
+    shown = readme_path.read_text().replace("\u00a0", " ")
+    assert (
+        'src="figures/extra/16_x.png"' in shown
+        and "What is it?](notebooks/16_transports.ipynb)**<br>It is 400" in shown
+    )
+    status, _ = project.run(folder, "16", "-p", "speed", "800 Gbps", "--name", "mine")
+    own = head(folder / "build/custom" / name / "mine" / path.name)
+    assert status == 0 and "It is 800 Gbps." in own and 'src="./extra/16_x.png"' in own
+    assert readme_path.read_text().replace("\u00a0", " ") == shown
+
+
+def test_readme_has_the_answers_and_the_counts_of_today():
+    text = (files.ROOT / "README.md").read_text(encoding="utf-8")
+    ledger = claims.ledger(publish.published_rows())
+    assert not readme.lacking(text) and readme.written(text, ledger, answers.answered()) == text
+    asked = re.findall(r'^\| <a href="(notebooks/\w+\.ipynb)"><img .*\*\*\[.*\?\]\((.*?)\)', text, re.MULTILINE)
+    assert len(asked) == 10 and all(picture == question for picture, question in asked)

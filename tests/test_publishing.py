@@ -15,7 +15,7 @@ import pytest
 
 from railcore import catalog
 from railcore.catalog import files
-from suite.driver import kernels, publish
+from suite.driver import kernels, publish, readme
 from suite.driver.run import load_notebook
 
 LEDGER, INPUTS, MANIFEST = (f"figures/{name}.csv" for name in ("reproduction", "inputs", "MANIFEST"))
@@ -341,19 +341,19 @@ def test_a_notebook_that_ends_itself_has_failed(suite, end, message):
 
 @pytest.mark.parametrize("text", ["<!-- /ledger --> <!-- ledger -->", pytest.param("\udcff", marks=pytest.mark.slow)])
 def test_readme_without_its_markers_is_said_and_left_alone(suite, text):
-    readme = suite / "README.md"
-    readme.write_text(text, errors="surrogateescape")
-    before = readme.read_bytes()
+    path = suite / "README.md"
+    path.write_text(text, errors="surrogateescape")
+    before = path.read_bytes()
     status, printed = project.run(suite)
-    assert (
-        status == 0 and "warning: README.md lacks the marker <!-- ledger --> or, after it, <!-- /ledger -->" in printed
-    )
-    assert readme.read_bytes() == before
-    readme.write_text("a <!-- ledger -->old<!-- /ledger --> b <!-- /ledger -->")
+    assert status == 0
+    for part in readme.PARTS:
+        assert f"warning: README.md lacks the marker <!-- {part} --> or, after it, <!-- /{part} -->" in printed
+    assert path.read_bytes() == before
+    path.write_text("<!-- answers -->old<!-- /answers --> a <!-- ledger -->old<!-- /ledger --> b <!-- /ledger -->")
     assert "README" not in project.run(suite)[1]
-    start, end = r"a <!-- ledger -->\n\| document .*\| all [^/]*", "<!-- /ledger --> b <!-- /ledger -->"
-    assert re.fullmatch(start + end, readme.read_text(), re.DOTALL)
-    readme.unlink()
+    start, end = r"<!-- answers -->\nnone\n<!-- /answers --> a <!-- ledger -->", "<!-- /ledger --> b <!-- /ledger -->"
+    assert re.fullmatch(rf"{start}\n\| document .*\| all [^/]*{end}", path.read_text(), re.DOTALL)
+    path.unlink()
 
 
 @pytest.mark.slow

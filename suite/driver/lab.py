@@ -24,7 +24,7 @@ _COPIES = _LAB / "notebooks"
 _COPIED = _LAB / ".copied.json"  # hash of the sources that each copy was made from
 _SETTINGS = _LAB / ".settings"  # of this JupyterLab where the user has none of their own
 _VIEWERS = {"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Markdown Preview"}}}
-_LINKED = "data figures railcore suite README.md CHANGELOG.md LICENSE CITATION.cff".split()  # what is linked to
+_LINKED = "data docs figures railcore suite README.md CHANGELOG.md LICENSE CITATION.cff".split()  # what is linked to
 
 
 def start() -> NoReturn:

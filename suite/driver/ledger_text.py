@@ -14,6 +14,7 @@ _MEANINGS = {  # in the order in which somebody who doubts reads
     "missing": "no notebook computes it yet",
 }
 _FOLDED = ("reproduced", "missing")
+_DOCUMENTS = "../docs/glossary.md#documents"
 _SOLVED = "parameters solved from claims"  # lower case: JupyterLab keeps the case of anchors, GitHub does not
 
 
@@ -29,29 +30,30 @@ def ledger_text(ledger: list[dict[str, str]]) -> str:
         [
             "# Claims of the documents, and what comes out\n",
             "Made by `make figures`, with the numbers in [reproduction.csv](reproduction.csv). "
-            "The counts below lead to the claims.\n",
-            _contents(claims.verdict_counts(ledger)),
-            *(f"- **{verdict}**: {meaning}" for verdict, meaning in _MEANINGS.items()),
+            f"Titles, authors and links of [the documents]({_DOCUMENTS}).\n",
+            "First what a model could have failed. A claim is put to a model where the model could have given another "
+            "number, and came out where it is reproduced (below). The last column has the others, and how many of them "
+            "are reproduced.\n",
+            markdown_table(claims.evidence_counts(ledger)),
+            f"{claims.evidence_text(ledger)}\n",
+            "All claims by verdict. A count leads to its claims.\n",
+            _contents(ledger),
+            *(f"- **{verdict}**: {_MEANINGS[verdict]}" for verdict in _verdicts(ledger)),
             "\nThe tolerance is half a unit of the last printed digit that is not 0. Where a document cuts digits "
             "off, it is a whole unit. A whole count has none. A claim with another one says why in its note. A number "
             "that is one draw of a random experiment is reproduced within 5 to 95% of our draws; our median alone "
             "decides about a bound.\n",
-            "Below each claim stand its reason; its name, for `python -m suite claim <document>.<name>`, which shows "
-            "its inputs; what ours rests on; its evidence, where no model was asked; the cause, where it does not come "
-            "out; and the notebook. The deviation is relative to the document's value, and the difference itself where "
-            "that is 0.\n",
-            "What a value is worth as evidence:\n",
+            "Under a claim stand its reason, its name (`python -m suite claim <document>.<name>` shows its inputs), "
+            "what ours rests on, its evidence where no model was asked, the cause where it is not reproduced, and the "
+            "notebook. The deviation is relative to the document's value; where that is 0, it is the difference.\n",
+            "What a verdict is worth as evidence:\n",
             *(f"- **{evidence}**: {meaning}" for evidence, meaning in grounds.EVIDENCE.items()),
-            "\nOnly claims of the first kind are put to a model; the others count as looked up or multiplied, and of "
-            "how many they hold. A claim of a model that set a parameter (calibrated, below) counts as that alone. Of "
-            "the others came out is reproduced, within 10% close, and did not differs.\n",
-            markdown_table(claims.evidence_counts(ledger)),
-            f"{claims.evidence_text(ledger)}\n",
-            "Why claims do not come out, looked-up ones among them, but none that set a parameter:\n",
+            "",
+            "Why claims are not reproduced. Not counted here: those without data, and those that set a parameter.\n",
             *(f"- **{cause}**: {meaning}" for cause, meaning in causes.CAUSES.items()),
             f"\n{markdown_table(claims.cause_counts(ledger))}",
-            "What a value rests on (where several apply, the last of them counts). The counts are of reproduced claims "
-            "that were put to a model:\n",
+            "What a value rests on; where several apply, the last one counts. The table counts reproduced claims that "
+            "were put to a model.\n",
             *(f"- **{basis}**: {meaning}" for basis, meaning in grounds.BASES.items()),
             f"\n{markdown_table(claims.basis_counts(ledger))}",
             *_solved(ledger),
@@ -60,12 +62,18 @@ def ledger_text(ledger: list[dict[str, str]]) -> str:
     )
 
 
-def _contents(counts: list[dict[str, object]]) -> str:
+def _verdicts(ledger: list[dict[str, str]]) -> list[str]:
+    """The verdicts to tell of: missing where a claim is."""
+    given = {row["verdict"] for row in ledger}
+    return [verdict for verdict in _MEANINGS if verdict != "missing" or verdict in given]
+
+
+def _contents(ledger: list[dict[str, str]]) -> str:
     """Counts by document and verdict, each with a link to its table."""
     rows = []
-    for row in counts:
+    for row in claims.verdict_counts(ledger):
         document = row["document"]
-        linked = {verdict: row[verdict] for verdict in _MEANINGS}
+        linked = {verdict: row[verdict] for verdict in _verdicts(ledger)}
         if document != "all":
             linked |= {
                 verdict: Markdown(f"[{count}](#{document}-{verdict})") for verdict, count in linked.items() if count
@@ -93,7 +101,8 @@ def _solved(ledger: list[dict[str, str]]) -> list[str]:
 def _section(document: str, verdict: str, rows: list[dict[str, str]]) -> str:
     table = markdown_table([_line(row) for row in rows])
     if verdict in _FOLDED:
-        table = folded(f"{len(rows)} claims", table)
+        state = "that no notebook computes" if verdict == "missing" else "that are reproduced"
+        table = folded(f"{units.counted(len(rows), 'claims')} of {document} {state}", table)
     return f"## {document} {verdict}\n\n{table}"
 
 

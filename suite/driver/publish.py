@@ -11,7 +11,6 @@ import json
 import math
 import re
 import sys
-import textwrap
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -19,9 +18,9 @@ from typing import Any
 
 from railcore import catalog
 from railcore.catalog import files
-from railcore.catalog.tables import csv_text, markdown_table, read_csv
+from railcore.catalog.tables import csv_text, read_csv
 from suite import answers, outputs, workspace
-from suite.driver import compare, ledger_text, parameters
+from suite.driver import compare, ledger_text, parameters, readme
 from suite.ledger import claims
 
 MEASURED = "measured files"  # stands for the family of files in data/measured in figures/inputs.csv
@@ -40,7 +39,6 @@ _COLUMNS: dict[Path, tuple[str, ...]] = {
 }
 _PUBLISHED_PATH = re.compile(r"[^/.\x00][^/\x00]*/[^/.\x00][^/\x00]*")  # <folder>/<file>, neither hidden nor ".."
 _README = files.ROOT / "README.md"
-_COUNT_MARKERS = ("<!-- ledger -->", "<!-- /ledger -->")  # the counts stand between them
 
 Contents = dict[Path, bytes | None]  # what files are to hold; None: the file goes
 
@@ -165,9 +163,12 @@ def find_damage() -> list[str]:
     unknown = [path for path in listed if not _is_inside(path)]
     lines = [f"figures/{name} is missing or damaged: it is made again" for name in damaged]
     lines += [f"figures/MANIFEST.csv lists {path!r}, which is no figure or table: it is left alone" for path in unknown]
-    if _README.exists() and not _with_counts([]):
-        start, end = _COUNT_MARKERS
-        lines.append(f"README.md lacks the marker {start} or, after it, {end}: its counts are not updated")
+    if _README.exists():
+        text = _README.read_text(encoding="utf-8", errors="replace")
+        lines += [
+            f"README.md lacks the marker <!-- {part} --> or, after it, <!-- /{part} -->: what is between is not updated"
+            for part in readme.lacking(text)
+        ]
     return lines
 
 
@@ -257,15 +258,12 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
     inputs = [row for row in _read(_INPUTS) or [] if row["notebook"] != name]
     inputs += [{"notebook": name, **row} for row in [*report["inputs"], *measured_inputs(report["data"])]]
     recorded = [row for row in _read(_PARAMETERS) or [] if row["notebook"] != name] + _parameter_rows(name, notebook)
-    target, executed = (
-        workspace.NOTEBOOKS / f"{name}.ipynb",
-        notebook_text(notebook, report["notebook"], answers.stored(name, folder)).encode(),
-    )
+    target, answer = workspace.NOTEBOOKS / f"{name}.ipynb", answers.stored(name, folder)
+    executed = notebook_text(notebook, report["notebook"], answer).encode()
     if not new and not compare.difference(target.name, target.read_bytes(), executed):
         executed = target.read_bytes()
-    _write(
-        new | stale | _shared_tables(rows, inputs, recorded) | {target: executed}, owned | dict.fromkeys(figures, name)
-    )
+    shared = _shared_tables(rows, inputs, recorded) | _readme(rows, answer)
+    _write(new | stale | shared | {target: executed}, owned | dict.fromkeys(figures, name))
     published = {f"figures/{path}": sha256(workspace.FIGURES / path) for path in figures}
     return published | {f"notebooks/{name}.ipynb": sha256(target)} | rows_hashes([name])[name], len(new)
 
@@ -314,33 +312,34 @@ def rewrite_shared_tables(suite: list[str]) -> None:
     owned = owners()
     gone: Contents = {workspace.FIGURES / path: None for path, owner in owned.items() if owner not in suite}
     tables = (published_rows(), _read(_INPUTS) or [], _read(_PARAMETERS) or [])
-    _write(gone | _shared_tables(*([row for row in rows if row["notebook"] in suite] for rows in tables)), owned)
+    rows, inputs, recorded = ([row for row in rows if row["notebook"] in suite] for rows in tables)
+    _write(gone | _shared_tables(rows, inputs, recorded) | _readme(rows), owned)
 
 
 def _shared_tables(
     rows: list[dict[str, str]], inputs: list[dict[str, str]], recorded: list[dict[str, str]]
 ) -> Contents:
-    """The ledger for machines and for people, the counts in README, the inputs and the parameters."""
+    """The ledger for machines and for people, the inputs and the parameters."""
     ledger = claims.ledger(rows)
     return {
         _LEDGER: csv_text(claims.LEDGER_COLUMNS, ledger).encode(),
         _LEDGER.with_suffix(".md"): ledger_text.ledger_text(ledger).encode(),
         _INPUTS: csv_text(catalog.INPUT_COLUMNS, sorted(inputs, key=lambda row: row["notebook"])).encode(),
         _PARAMETERS: csv_text(_PARAMETER_COLUMNS, sorted(recorded, key=lambda row: row["notebook"])).encode(),
-        **_with_counts(ledger),
     }
 
 
-def _with_counts(ledger: list[dict[str, str]]) -> Contents:
-    """README with the counts of the ledger; nothing where it is not there or lacks a marker."""
+def _readme(rows: list[dict[str, str]], new: answers.NotebookAnswer | None = None) -> Contents:
+    """README with the answers and the counts of these rows of the ledger; nothing where it cannot be read.
+
+    new: in place of the stored answer of its notebook.
+    """
     try:
-        before, start, rest = _README.read_text(encoding="utf-8").partition(_COUNT_MARKERS[0])
+        text = _README.read_text(encoding="utf-8")
     except (OSError, ValueError):
         return {}
-    _, end, after = rest.partition(_COUNT_MARKERS[1])
-    told = textwrap.fill(claims.evidence_text(ledger), 120, break_on_hyphens=False)
-    text = f"{before}{start}\n{markdown_table(claims.evidence_counts(ledger))}\n{told}\n{end}{after}"
-    return {_README: text.encode()} if end else {}
+    known = {answer.notebook: answer for answer in [*answers.answered(), *([new] if new else [])]}
+    return {_README: readme.written(text, claims.ledger(rows), known.values()).encode()}
 
 
 def _write(contents: Contents, owned: Mapping[str, str]) -> None:

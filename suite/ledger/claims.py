@@ -417,8 +417,8 @@ def evidence_counts(rows: _Rows) -> list[dict[str, Any]]:
             "put to a model": len(put),
             "came out": _count(free, verdict="reproduced"),
             "set a parameter": len(put) - len(free),
-            "within 10%": _count(free, verdict="close"),
-            "did not": _count(free, verdict="differs"),
+            "came within 10%": _count(free, verdict="close"),
+            "did not come out": _count(free, verdict="differs"),
             "no data": _count(free, verdict="unavailable"),
             "looked up or multiplied": f"{_count(rest, verdict='reproduced')} of {len(rest)}",
         }
@@ -442,19 +442,19 @@ def _set_a_parameter(row: Mapping[str, str]) -> bool:
 def evidence_text(rows: _Rows) -> str:
     """What `evidence_counts` and `cause_counts` say, in sentences."""
     (*_, counts), (*_, why) = evidence_counts(rows), cause_counts(rows)
-    put, out, used, near, far, none = (
-        counts[name] for name in ("put to a model", "came out", "set a parameter", "within 10%", "did not", "no data")
-    )
+    put, out, used, near, far, none = list(counts.values())[1:7]
     held = [row for row in rows if row["verdict"] == "reproduced" and row["evidence"] == "model"]
     tables = sum(row["id"].startswith(_ONE_FORMULA) and not _set_a_parameter(row) for row in held)
     contradicted, unprinted, ours = (why[name] for name in causes.CAUSES)
-    failed = contradicted + unprinted + ours
+    failed = sum(_count(rows, verdict=name) for name in (*FAILED, "unavailable"))
     return (
-        f"Of {len(rows)} claims, {put} were put to a model: {out} came out, {near} came within 10%, {far} did not, "
-        f"{none} lack data, and {used} prove nothing: a parameter was fitted to them. Of those {out}, {tables} are "
-        f"two switch tables, from one count. {near} near, {far} far and {failed - near - far} of those "
-        f"looked up make {failed} that do not come out: {contradicted} contradict their own document or what it cites, "
-        f"{unprinted} need what it does not print, and {ours} are our model or reading."
+        f"Of {len(rows)} claims, {put} were put to a model. {out} of these came out; {tables} of them are the rows of "
+        f"two tables of switches, from one formula. {near} came within 10%, {far} did not come out, {none} have no "
+        f"data, and {used} set a parameter, which proves nothing. In all, with those looked up, {failed} are not "
+        f"reproduced: for {contradicted} the document contradicts itself or what it cites "
+        f"({len(causes.contradictions())} contradictions, some in several claims), for {unprinted} it does not print "
+        f"what the number needs, {ours} are our model or reading, and {failed - contradicted - unprinted - ours} have "
+        "no data or set a parameter."
     )
 
 

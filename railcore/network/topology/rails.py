@@ -42,8 +42,8 @@ def domain_warnings(gpus: int, hb_domain_size: int, advice: str = "") -> tuple[s
 class HBDomains:
     """GPUs in HB domains (scale-up or NVLink domains); the last one may be part-filled.
 
-    gpus: N.
-    hb_domain_size: K, GPUs of an HB domain; at most all GPUs.
+    gpus: in all.
+    hb_domain_size: GPUs of an HB domain; at most all GPUs.
     nic_Bps: of a GPU's NIC, one direction [bytes/s]; None: a job takes its machine's.
     hb_Bps: of a GPU into its HB domain, one direction [bytes/s]; None: a job takes its machine's.
     hb_switches: of a domain, each joining all its GPUs; 0 for a full mesh of GPUs.
@@ -83,8 +83,8 @@ class HBDomains:
     def hb_bisection_Bps(self) -> float:
         """Bandwidth between the halves of an HB domain, one direction [bytes/s].
 
-        Behind HB switches half the GPUs' HB bandwidth; in a full mesh what of it crosses, half of K times the other
-        half of K links of hb_Bps / (K - 1).
+        Behind HB switches half the GPUs' HB bandwidth; in a full mesh of K GPUs what of it crosses, half of K times the
+        other half of K links of hb_Bps / (K - 1).
         """
         half = self.hb_domain_size // 2
         mesh = (self.hb_domain_size - half) / max(self.hb_domain_size - 1, 1)
@@ -96,10 +96,15 @@ class HBDomains:
 class RailFabric(HBDomains):
     """A cluster's scale-out network together with its HB domains (scale-up or NVLink domains).
 
-    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: as in `HBDomains`.
-    radix: k, ports of a switch at the NIC's full speed.
+    gpus: in all.
+    hb_domain_size: GPUs of an HB domain; at most all GPUs.
+    nic_Bps: of a GPU's NIC, one direction [bytes/s]; None: a job takes its machine's.
+    hb_Bps: of a GPU into its HB domain, one direction [bytes/s]; None: a job takes its machine's.
+    hb_switches: of a domain, each joining all its GPUs; 0 for a full mesh of GPUs.
+    warnings: what is odd but allowed, a text each.
+    radix: ports of a switch at the NIC's full speed.
     oversubscription: of the any-to-any layer over the rails: math.inf is rail-only, 1 is rail-optimized.
-    rails: GPU j of a domain is on rail j modulo `rails`; 0 stands for K rails, 1 is a fat tree.
+    rails: GPU j of a domain is on rail j modulo `rails`; 0 stands for a rail for each GPU of a domain, 1 is a fat tree.
     rails_per_switch: rails that share one switch, each in a VLAN of its own (rail-only with one-switch rails); None for
         as many as fit.
     planes: networks that every NIC's ports are split over, each at 1/planes of the speed.
