@@ -564,6 +564,8 @@ def test_a_heat_map_with_shares_below_0_has_its_middle_at_0():
         figure = heatmaps.share_heatmaps(data.assign(share=values), "over", "k", "n", "share", "saved")
         assert figure.axes[0].collections[0].get_clim() == pytest.approx(ends)
         assert [text.get_text() for text in figure.axes[0].texts] == [f"{100 * x:.2g}%" for x in values[:2]]
+    outlined = heatmaps.share_heatmaps(data.assign(share=0.1), "over", "k", "n", "share", "saved", outlined=("b", 8, 3))
+    assert [[patch.get_xy() for patch in ax.patches] for ax in outlined.axes[:2]] == [[], [(2, 0)]]
     plt.close("all")
 
 
@@ -615,6 +617,15 @@ def test_shares_of_an_iteration_stand_under_it_with_the_documents_marks():
     assert top.get_yscale() == "linear"
     wide = curves.iteration_time_by_domain_size(data.assign(ideal_s=0.5), "slowdown", "GPT-1T", marks[:0])
     assert wide.axes[0].get_yscale() == "log"
+    plt.close("all")
+
+
+def test_an_excess_has_a_line_for_each_cluster_and_what_is_near():
+    data = pd.DataFrame({"model": "GPT-1T", "gpus": 64, "hb_domain_size": [8, 16, 64], "slowdown": [0.5, 0.25, 0.0]})
+    figure = curves.excess_by_domain_size(pd.concat([data, data.assign(gpus=32, model="another")]), 0.05, "t")
+    line, near = figure.axes[0].get_lines()
+    assert line.get_xydata().tolist() == [[8, 0.5], [16, 0.25]] and near.get_ydata() == [0.05, 0.05]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["64 GPUs", "5% longer"]
     plt.close("all")
 
 

@@ -210,6 +210,28 @@ def slowdown_by_domain_size(data: pd.DataFrame, by: str, title: str, label: str 
     return figure
 
 
+def excess_by_domain_size(data: pd.DataFrame, near: float, title: str) -> plt.Figure:
+    """How much longer an iteration takes than in one HB domain for all GPUs, a panel for each model.
+
+    data: columns model, gpus (a line each), hb_domain_size, slowdown; one HB domain for all, and 0, are not drawn.
+    near: share, a line.
+    """
+    figure, axes = plt.subplots(1, data["model"].nunique(), figsize=(10, 4.6), squeeze=False, sharey=True)
+    for letter, ax, (model, rows) in zip(ascii_lowercase, axes.flat, data.groupby("model", sort=False), strict=False):
+        rows = rows[rows["hb_domain_size"] < rows["gpus"]]
+        for i, (gpus, line) in enumerate(rows[rows["slowdown"] > 0].groupby("gpus")):
+            ax.plot(line["hb_domain_size"], line["slowdown"], **plotting.line_style(i, label=f"{gpus:,} GPUs"))
+        ax.axhline(near, color="black", linestyle="--", linewidth=1.2, label=f"{plotting.percent(near)} longer")
+        panel_title(ax, f"({letter}) {model}")
+        plotting.gpu_axis(ax, sorted(rows["hb_domain_size"].unique()))
+        ax.set_xlabel("HB domain size [GPUs]")
+    log_axis(axes[0, 0].yaxis, text=plotting.percent)
+    axes[0, 0].set_ylabel("longer iteration than in one HB domain")
+    figure.suptitle(title, fontsize=11)
+    legend_below(figure, axes[0, 0], 4)
+    return figure
+
+
 def iteration_time_by_batch(data: pd.DataFrame, title: str, marks: pd.DataFrame) -> plt.Figure:
     """(a) Iteration time and (b) performance relative to the ideal against batch, a line for each HB domain size.
 
@@ -302,6 +324,7 @@ def exposed_share_by_speed(
     speeds: Mapping[str, Sequence[float]],
     printed: pd.DataFrame | None = None,
     hidden: tuple[float, str, str] | None = None,
+    note: str = "",
 ) -> plt.Figure:
     """Exposed share against the speed of each network, a panel for each, a line for each model and case.
 
@@ -317,6 +340,8 @@ def exposed_share_by_speed(
         Marks: columns network, speed_Bps, model, share, relation, verdict, text, over (whether ours is above).
     hidden
         Wide-area speed that a document finds enough [bytes/s], our verdict, and text.
+    note
+        Below the panels.
 
     Returns
     -------
@@ -349,7 +374,8 @@ def exposed_share_by_speed(
     for ax in axes[::-1]:
         named |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
     named = dict(sorted(named.items(), key=lambda item: item[0].startswith("document")))
-    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3, fontsize=9)
+    look: dict = {"ncols": 3, "fontsize": 9, "title": note, "title_fontsize": 9}
+    figure.legend(named.values(), named.keys(), loc="outside lower center", **look)
     return figure
 
 

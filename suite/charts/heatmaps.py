@@ -62,7 +62,14 @@ def heatmap(
 
 
 def share_heatmaps(
-    data: pd.DataFrame, by: str, rows: str, columns: str, values: str, label: str, title: str = ""
+    data: pd.DataFrame,
+    by: str,
+    rows: str,
+    columns: str,
+    values: str,
+    label: str,
+    title: str = "",
+    outlined: tuple | None = None,
 ) -> plt.Figure:
     """A heat map for each value of a column, side by side on one scale from 0, or around 0 where shares are below it.
 
@@ -74,6 +81,8 @@ def share_heatmaps(
         Columns of the cells' places and of their shares.
     label, title
         Of the colour bar, and of the figure.
+    outlined
+        The cell that is spoken of: its panel's value, its row and its column.
 
     Returns
     -------
@@ -85,8 +94,12 @@ def share_heatmaps(
     low, high = data[values].min(), data[values].max()
     high = np.ceil(max(high, -low) * 10) / 10
     for i, (value, part, ax) in enumerate(parts):
-        table = part.pivot(index=rows, columns=columns, values=values).rename(columns=number)
-        heatmap(table, ax, label, -high if low < 0 else 0, high, bar=i == len(parts) - 1)
+        table = part.pivot(index=rows, columns=columns, values=values)
+        heatmap(table.rename(columns=number), ax, label, -high if low < 0 else 0, high, bar=i == len(parts) - 1)
+        if outlined and outlined[0] == value:
+            corner = table.columns.get_loc(outlined[2]), table.index.get_loc(outlined[1])
+            frame: dict = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 3, "clip_on": False, "zorder": 5}
+            ax.add_patch(Rectangle(corner, 1, 1, **frame))
         ax.set(title=f"{by} {value}", xlabel=units.label(columns), ylabel="" if i else units.label(rows))
         ax.tick_params(axis="x", rotation=45)
     return figure

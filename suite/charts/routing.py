@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from suite.charts.heatmaps import heatmap
-from suite.plotting import panel_title
+from suite.plotting import COLOURS, legend_below, panel_title, percent, percent_axis, text_beside
 
 _PHASES = {"in turn": "one by one", "pipelined": "at once"}
 _FACTOR = "NIC / HB\nbandwidth"
@@ -15,6 +15,30 @@ _NOTE = (
     "One by one: the HB phase and the NIC phase after each other; at once: both at the same time."
 )
 _FORMULA = "\nNIC / HB bandwidth: the slowdown by the document's formula."
+
+
+def longer_iterations(data: pd.DataFrame, title: str) -> plt.Figure:
+    """How much longer an iteration takes, forwarded in two phases or in both at once: two bars for each platform.
+
+    Columns platform, iteration, iteration_at_once.
+    """
+    figure, ax = plt.subplots(figsize=(10, 1.9 + 0.75 * len(data)))
+    names = {
+        "iteration": "HB domain and NIC one after the other",
+        "iteration_at_once": "HB domain and NIC at once",
+    }
+    table = data.set_index("platform")[list(names)].rename(columns=names).rename_axis(None)
+    table.plot.barh(ax=ax, color=[COLOURS[1], COLOURS[0]], width=0.7, legend=False)
+    for lift, name in zip((-0.175, 0.175), table, strict=True):  # half of a bar
+        for y, share in enumerate(table[name]):
+            text_beside(ax, percent(share, 2), (share, y + lift), (4, 0), va="center", fontsize=10)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    ax.margins(x=0.1)
+    percent_axis(ax.xaxis, "longer iteration on rail-only than on rail-optimized")
+    figure.suptitle(title, fontsize=11)
+    legend_below(figure, ax)
+    return figure
 
 
 def slowdown_by_routing(data: pd.DataFrame, title: str = "", document: Mapping[str, str] | None = None) -> plt.Figure:

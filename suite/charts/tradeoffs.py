@@ -65,6 +65,7 @@ def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: plt.Axes) -> pl
     for i, (name, table) in enumerate(data.items()):
         style = line_style(i, _DASHES[i % 4], marker="", label=name)
         ax.step(table["times_best"], table["share"], where="post", **style)
+    ax.axvline(2, color="black", linestyle="--", linewidth=1.2, label="twice the best one's time")
     longest = max(2.0, *(table["times_best"].max() for table in data.values()))
     ticks = [digit * 10.0**power for power in range(9) for digit in (1, 2, 5)]
     log_axis(ax.xaxis, [tick for tick in ticks if tick <= longest])

@@ -392,14 +392,17 @@ def assumption_reasons(cases: Cases, rules: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def exposed_answer(cases: Cases, chunks: int) -> str:
+def exposed_answer(cases: Cases, machine: str, chunks: int) -> str:
     """The exposed share of each model, the most that another count of the overlap gives, and the network to speed up.
 
-    chunks: of the gradients, on the timelines.
+    machine: in words. chunks: of the gradients, on the timelines.
     """
-    names = {"dense": "the dense model", "moe": "the mixture of experts"}
+    names = {"dense": "dense model", "moe": "mixture of experts"}
+    sizes = {name: f"{number(case.model.total_parameters / 1e12, 2)}T parameters" for name, case in cases.items()}
     shares = {name: float(case.share) for name, case in cases.items()}
-    told = " and ".join(f"{number(100 * share, 3)}% of the time with {names[name]}" for name, share in shares.items())
+    told = " and ".join(
+        f"{number(100 * share, 2)}% with a {names[key]} of {sizes[key]}" for key, share in shares.items()
+    )
     others = [float(case.changed(rule=rule).share) for case in cases.values() for rule in OVERLAP_RULES]
     timed = [timeline(c.times, c.site, chunks, **options) for c in cases.values() for options in TIMELINE_ASSUMPTIONS]
     most = max(*others, *(float(view.share) for view in timed))
@@ -407,9 +410,9 @@ def exposed_answer(cases: Cases, chunks: int) -> str:
     case = cases[longest]
     best = min(NETWORK_NAMES, key=lambda field: _share_at(case, field, 2 * getattr(case.site, field)))
     return (
-        f"Communication that nothing hides takes {told}; other ways to count the overlap give up to "
-        f"{number(100 * most, 3)}%. "
-        f"Spend first on the {NETWORK_NAMES[best]} network: twice its speed helps {names[longest]} most."
+        f"On {machine}, training waits for communication for this share of its time: {told}; other ways to count the "
+        f"overlap give up to {number(100 * most, 2)}%. "
+        f"Spend first on the {NETWORK_NAMES[best]} network: twice its speed helps the {names[longest]} most."
     )
 
 

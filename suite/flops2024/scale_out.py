@@ -468,7 +468,7 @@ def notable_shapes(
         "cheapest that divides a rack": next(shape for shape in cheapest if shape[0] in dividing),
         label: (rails, planes),
         f"fewest rails with 2 tiers at {planes} planes": (fewest, planes),
-        "fewest of these that divide a rack": (next((r for r in dividing if r >= fewest), 0), planes),
+        "fewest rails with 2 tiers that divide a rack": (next((r for r in dividing if r >= fewest), 0), planes),
     }
     return {name: shape for name, shape in shapes.items() if shape in cheapest}
 

@@ -114,13 +114,16 @@ def iteration_overheads(job: ExpertJob, platforms: Sequence[str]) -> pd.DataFram
 
     Compute runs at the GPU's dense BF16 peak, and nothing overlaps.
     Columns platform, bandwidth_ratio B_NIC/B_HB, all_to_all, by_volume (share of the bytes times all_to_all),
-    communication and iteration, each longer by this share; and seconds of `ExpertJob.times`.
+    communication and iteration, each longer by this share; iteration_at_once, the iteration's share if HB domain and
+    NIC send at once; and seconds of `ExpertJob.times`.
     """
     rows = []
     for name in platforms:
         links, gpu = platform_links(name), catalog.item("gpus", catalog.item("platforms", name)["gpu"])
         seconds = job.times(links.hb_Bps, links.nic_Bps, gpu["bf16_dense_rate"])
         direct, routed, reduce, compute = seconds.values()
+        link = (job.exchange_bytes, job.gpus, job.hb_domain_size, links.hb_Bps, links.nic_Bps)
+        at_once = job.exchanges * float(expert_all_to_all_time(*link, pipelined=True))
         row = {
             "platform": name,
             "bandwidth_ratio": links.nic_Bps / links.hb_Bps,
@@ -128,6 +131,7 @@ def iteration_overheads(job: ExpertJob, platforms: Sequence[str]) -> pd.DataFram
             "by_volume": job.all_to_all_share * (routed / direct - 1),
             "communication": (routed - direct) / (direct + reduce),
             "iteration": (routed - direct) / (direct + reduce + compute),
+            "iteration_at_once": (at_once - direct) / (direct + reduce + compute),
         }
         rows.append(row | {f"{kind}_s": time for kind, time in seconds.items()})
     return pd.DataFrame(rows)
