@@ -22,7 +22,7 @@ from suite.deployment.design_build import (
     designs_sizing,
     largest_cost_difference,
 )
-from suite.deployment.design_comparison import design_measures
+from suite.deployment.design_comparison import design_measures, rails_words
 from suite.deployment.part_counts import (
     LOSSES,
     bill_of_parts,
@@ -267,6 +267,19 @@ def test_like_is_held_against_like():
     assert parts.sum() == pytest.approx(joined.cost_per_gpu_usd - apart.cost_per_gpu_usd)
     name, more = largest_cost_difference(apart, joined)
     assert more == parts[name] == parts.abs().max() and name in ("spines", "links to spines", "links to hosts")
+
+
+def test_rails_on_a_switch_in_words_have_their_direction():
+    table = pd.DataFrame({"design": ["multi-rail", "dual-rail"], "cost_per_gpu_usd": [4.0, 3.0], "rails_apart": [0, 1]})
+    table = table.assign(with_spines_usd=[float("nan"), 5.0], gpus_cut_off_per_year=[8.0, 0.0])
+    text = rails_words(table, 64)
+    assert text.startswith("All, for the least cost: for 64 GPUs multi-rail is cheapest where all rails meet")
+    assert "dual-rail costs 25.0% more" in text and "8 GPUs a year" in text and "those of dual-rail none" in text
+    cheaper = rails_words(table.assign(with_spines_usd=3.0, rails_apart=False), 64)
+    assert cheaper == (
+        "Two, for the least cost: for 64 GPUs dual-rail is cheapest, and failed switches of no other design take fewer "
+        "servers off the network."
+    )
 
 
 def test_a_design_announces_summaries_only_where_asked_and_then_warns():

@@ -249,6 +249,9 @@ def test_charts_draw_every_box_and_bar(three_d):
     assert sum(len(collection.get_paths()) for collection in figure.axes[0].collections) == len(events)
     ways = {"one": Strategy(), "two": Strategy(data=2)}
     table = comparison.strategy_traffic(FeedForward([4, 4]), ways, 4, 1)
+    second = table["strategy"].unique()[1]
+    marked = rank_timelines.strategy_bytes(table, marked=second).axes[0].get_yticklabels()
+    assert [label.get_text() for label in marked if label.get_fontweight() == "bold"] == [second]
     bars = rank_timelines.strategy_bytes(table)
     widths = [patch.get_width() for patch in bars.axes[0].patches]
     assert sum(widths) == pytest.approx(table["bytes"].sum() / 1e3)
@@ -259,7 +262,7 @@ def test_charts_draw_every_box_and_bar(three_d):
 
 def test_a_run_in_words(three_d):
     text = primer.run_text(three_d)
-    assert "the same weights (to 1e-12)" in text and "8 GPUs" in text and "tensor parallelism (62.5%)" in text
+    assert "the same weights as" in text and "8 GPUs" in text and "tensor parallelism sends most (62.5%)" in text
     assert "differ" in primer.run_text(dataclasses.replace(three_d, learning_rate=0.2))
     alone = comparison.emulated_run(FeedForward([2, 2]), Strategy(), 1, 1)
-    assert "sends nothing" in primer.run_text(alone) and "over 1 GPU, the network ends" in primer.run_text(alone)
+    assert "sends nothing" in primer.run_text(alone) and "over 1 GPU, the small network ends" in primer.run_text(alone)

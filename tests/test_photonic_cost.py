@@ -248,9 +248,17 @@ def test_table_3_says_how_many_of_its_numbers_are_the_documents():
 
 
 def test_savings_in_words_have_their_direction():
-    plan = {"circuit_switch": "A", "cost_usd": 3.0, "rail_optimized_cost_usd": 4.0, "rail_only_cost_usd": 2.0}
-    dearer = plan | {"circuit_switch": "B", "cost_usd": 5.0}
-    plans = pd.DataFrame([dearer, plan]).assign(largest_cluster=512)
-    assert "With A switches" in fabric_cost.savings_words(plans, 64)
-    assert "25.0% less than rail-optimized and 50.0% more than rail-only" in fabric_cost.savings_words(plans, 64)
-    assert fabric_cost.savings_words(plans.assign(cost_usd=np.nan), 1024).startswith("Nothing for 1,024 GPUs: ")
+    plan = {"circuit_switch": "A", "planes": 1, "cost_usd": 3.0, "rail_optimized_cost_usd": 4.0}
+    dearer, other = plan | {"planes": 2, "cost_usd": 5.0}, plan | {"circuit_switch": "A, as cited", "cost_usd": np.nan}
+    plans = pd.DataFrame([dearer, plan, other]).assign(rail_only_cost_usd=2.0, largest_cluster=512)
+    mapped = pd.DataFrame({"network": ["rail-only"], "hb_domain_size": [16], "cost_saved": [-0.1]})
+    assert photonic_cost.cheapest_planes(plans, "A") == 1
+
+    def words(plans):
+        return fabric_cost.savings_words(plans, "A", 1024, 8, mapped)
+
+    assert "With A circuit switches" in words(plans) and "Take rail-only" in words(plans)
+    assert "25.0% less than rail-optimized and 50.0% more than rail-only" in words(plans)
+    saving = words(plans.assign(rail_only_cost_usd=4.0))
+    assert "With large HB domains rail-only is cheaper" in saving and "the one cited has too few ports" in saving
+    assert words(plans.assign(cost_usd=np.nan)).startswith("Nothing for 1,024 GPUs in HB domains as of DGX H200: ")

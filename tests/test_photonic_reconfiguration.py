@@ -196,6 +196,12 @@ def test_table_of_the_control_plane_grows_with_its_latencies():
     assert table["full_at_gpus"].is_monotonic_decreasing
 
 
-def test_what_a_delay_costs_the_measured_run_in_words():
-    assert document.measured_words(0.1).endswith(" takes 3.49% longer.")
-    assert document.measured_words(0.0).endswith(" takes 0% longer.")
+def test_what_a_delay_costs_is_said_and_drawn_with_the_switches_of_its_range():
+    measured = document.measured_overheads([0.0, 0.05, 0.1])
+    shares = measured["overhead"].tolist()
+    assert shares[0] == 0 and shares == sorted(shares)
+    both = document.overhead_words(0.1, "A on B", 0.475, shares[-1])
+    assert both.startswith("3.49% longer in the measured run") and "the same changes add 47.5%. Buy a switch" in both
+    assert document.overhead_words(0.1, "A on B", 0.0).endswith("Any circuit switch is fast enough.")
+    figure = charts.overhead_by_reconfiguration(measured, 0.1, {"near": 0.06, "far": 9.0}, "run")
+    assert {text.get_text() for text in figure.axes[0].texts} == {"100 ms: +3.49%", "near"}

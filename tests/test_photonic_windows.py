@@ -248,6 +248,16 @@ def test_the_lengths_of_windows_stand_beside_the_documents_unless_the_numbers_ar
     assert not any("document" in text.get_text() for ax in figure.axes for text in (*ax.texts, ax.xaxis.label))
 
 
+def test_a_change_hides_in_the_windows_that_are_no_shorter():
+    windows_s = pd.Series([0.0, 1e-3, 2e-3, 0.5])
+    (ax,) = window_lengths.hidden_changes(windows_s, [1e-3, 2e-3], "run").axes
+    assert [text.get_text() for text in ax.texts] == ["1 ms hides in 75%", "2 ms hides in 50%"]
+    x, y = ax.lines[0].get_data()
+    for delay in (1e-4, 1e-3, 1.5e-3, 0.4):
+        assert y[np.searchsorted(x, delay)] == (windows_s >= delay).mean()
+    assert legible.faults(ax.figure) == []
+
+
 def test_phases_and_windows_of_a_rail_do_not_overlap(timeline):
     phases = windows.rail_phases(timeline)
     computed = windows.rail_windows(timeline)

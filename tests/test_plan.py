@@ -39,6 +39,7 @@ from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.software import newest_runtime
 from railcore.training.transformer import as_model, model_flops_utilization
+from suite.plan_answer import bought_words
 
 OWNED = {"ownership_usd", "cost_usd", "token_usd", "gpu_hour_usd"}
 PRICED = {"purchase_usd", *OWNED}
@@ -660,6 +661,18 @@ def test_the_first_sentence_has_what_is_bought_and_what_that_saves():
     )
     alone = headline(plan(spec(candidates=["rail-only"])))
     assert alone.startswith("Buy rail-only for ") and "against" not in alone and "to buy" not in alone
+
+
+def test_what_to_buy_in_words_has_its_direction():
+    found = usual()
+    less = found.answer("rail-optimized").numbers["network_usd"] - found.best.numbers["network_usd"]
+    text = bought_words(found)
+    assert text.startswith(f"Buy {found.best.name}: ") and f"on rail-optimized, for {show(less, 'USD', 3)} less" in text
+    for share, told in ((1.01, ", within your limit"), (0.99, ". It should end within your limit, but may take")):
+        limits = GoalsSpec(days=share * found.days_interval[1])
+        asked = replace(found, spec=found.spec.model_copy(update={"limits": limits}))
+        assert told in bought_words(asked)
+    assert "rail-optimized" not in bought_words(plan(spec(candidates=["rail-only"])))
 
 
 def test_the_terminal_has_speed_energy_and_cost_of_the_best():

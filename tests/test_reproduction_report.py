@@ -5,6 +5,7 @@ import pytest
 from railcore.catalog import files
 from railcore.catalog.tables import read_csv
 from suite import workspace
+from suite.charts import ledger as ledger_charts
 from suite.ledger import causes, claims, reproduction
 
 LEDGER = read_csv(workspace.FIGURES / "reproduction.csv")
@@ -19,6 +20,12 @@ def test_what_does_not_come_out_has_one_cause_and_nothing_else_has():
     for entry in LEDGER:
         failed = entry["verdict"] in claims.FAILED
         assert bool(causes.cause(entry["id"])) == failed and causes.cause(entry["id"]) == entry["cause"], entry["id"]
+
+
+def test_every_claim_that_was_put_to_a_model_has_its_part_of_a_bar():
+    *documents, every = claims.evidence_counts(LEDGER)
+    (ax,) = ledger_charts.claims_put_to_a_model(documents, "claims").axes
+    assert sum(patch.get_width() for patch in ax.patches) == every["put to a model"]
 
 
 @pytest.mark.parametrize(

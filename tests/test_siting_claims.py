@@ -252,10 +252,11 @@ def test_the_answer_for_a_demand_of_one_s_own_is_the_first_place_or_why_there_is
     found, problem = siting_claims.places_or_why(grid, 2 * GW, 30 * km, HEADROOM, Survey(step_deg=2.0))
     assert len(found.places) == 2 and not problem  # Celilo and Phoenix
     most = units.show(6 * GW * IDLE - 0.1 * GW, "W", 3)
-    words = siting_claims.places_words(found, problem)
-    assert words.startswith("at least 2 places have 2 GW alone: first ") and words.endswith(", AZ (SRP)")
+    words = siting_claims.places_words(found, problem, "30 km")
+    assert words.startswith("at least 2 places could feed 2 GW each from plants within 30 km, by our rule; ")
+    assert words.endswith(", AZ (SRP)")
     none, problem = siting_claims.places_or_why(grid, 9 * GW, 30 * km, HEADROOM, Survey(step_deg=2.0))
-    assert none is None and f"no place has 9 GW: the most is {most} at" in siting_claims.places_words(none, problem)
+    assert none is None and f"no place has 9 GW: the most is {most} at" in siting_claims.places_words(none, problem, "")
 
 
 def test_training_is_told_only_where_the_racks_hold_the_model():

@@ -249,3 +249,13 @@ def test_presets_take_shared_rows_and_changes():
         transports.transport("NPD")
     with pytest.raises(catalog.UnknownName, match="queue_packets"):
         transports.transport("NDP", queue_packet=3)
+
+
+def test_the_answer_has_the_first_transport_and_one_that_is_sold():
+    over = {"optimum": 1.0, "spraying, all paths": 1.03, "UEC NSCC": 1.08, "single path": 7.0}
+    times = pd.DataFrame({"transport": [*over], "over_optimum": [*over.values()]})
+    text = transport_claims.transport_answer(times)
+    assert "spraying (all paths) ends first: its last flow comes 3.0% after" in text
+    assert "with Ultra Ethernet NSCC 8.0%" in text and text.endswith("sprays packets.")
+    alone = transport_claims.transport_answer(times[times["transport"].isin(["optimum", "single path"])])
+    assert "single path ends first" in alone and alone.endswith("One path a flow is enough here.")

@@ -82,7 +82,7 @@ def share_heatmaps(
     label, title
         Of the colour bar, and of the figure.
     outlined
-        The cell that is spoken of: its panel's value, its row and its column.
+        The cell that is spoken of: its panel's value (None: every panel), its row and its column.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def share_heatmaps(
     for i, (value, part, ax) in enumerate(parts):
         table = part.pivot(index=rows, columns=columns, values=values)
         heatmap(table.rename(columns=number), ax, label, -high if low < 0 else 0, high, bar=i == len(parts) - 1)
-        if outlined and outlined[0] == value:
+        if outlined and outlined[0] in (value, None):
             corner = table.columns.get_loc(outlined[2]), table.index.get_loc(outlined[1])
             frame: dict = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 3, "clip_on": False, "zorder": 5}
             ax.add_patch(Rectangle(corner, 1, 1, **frame))

@@ -1,4 +1,7 @@
-"""How far the ledger's values are from the documents' numbers."""
+"""How many claims come out, and how far the ledger's values are from the documents' numbers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -6,11 +9,13 @@ import pandas as pd
 
 from suite import plotting
 from suite.colours import VERDICTS
-from suite.plotting import COLOURS, VERDICT_MARKERS
+from suite.plotting import COLOURS, GREY, VERDICT_MARKERS, ink_on
 
 _LEAST = 1e-4  # what is nearer is drawn here
 _PALE = 0.75  # share of white in marks of claims that no model was put to
 _TICKS = {_LEAST: "≤ 0.01%", 1e-3: "0.1%", 1e-2: "1%", 1e-1: "10%", 1.0: "100%", 10.0: "1,000%", 100.0: "10,000%"}
+_CAME_OUT = {"came out": VERDICTS["reproduced"], "came within 10%": VERDICTS["close"]}
+_CAME_OUT |= {"did not come out": VERDICTS["differs"], "set a parameter": GREY, "no data": plotting.paler(GREY, _PALE)}
 
 
 def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
@@ -58,4 +63,25 @@ def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
     grey["markerfacecolor"] = plotting.paler(COLOURS[7], _PALE)
     handles.append(plt.Line2D([], [], label="pale: looked up or multiplied", **grey))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
+    return figure
+
+
+def claims_put_to_a_model(counts: Sequence[Mapping[str, Any]], title: str) -> plt.Figure:
+    """Claims of each document that were put to a model, a bar each, by what became of them.
+
+    counts: of `claims.evidence_counts`, without the row of all. title: of the figure.
+    """
+    names, ends = [row["document"] for row in counts], np.zeros(len(counts))
+    figure, ax = plt.subplots(figsize=(10, 1.6 + 0.5 * len(names)))
+    for kind, colour in _CAME_OUT.items():
+        some = np.array([row[kind] for row in counts])
+        ax.barh(names, some, 0.66, ends, color=colour, edgecolor="white", label=kind)
+        for place in np.flatnonzero(some):
+            style: dict = {"ha": "center", "va": "center", "fontsize": 9, "color": ink_on(colour)}
+            ax.text(ends[place] + some[place] / 2, float(place), f"{some[place]}", **style)
+        ends += some
+    ax.set(xlabel="claims that were put to a model", xlim=(0, None), title=title)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    plotting.legend_below(figure, ax, len(_CAME_OUT))
     return figure

@@ -11,7 +11,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from railcore.catalog.units import number
-from suite.colours import BUSY
+from suite.colours import BAND, BUSY
 from suite.plotting import GREY, TRAFFIC, ink_on, paler, panel_title, percent_axis, text_beside
 
 _TRANSFERS = {  # series: colour
@@ -132,11 +132,11 @@ def _all_compute(events: pd.DataFrame, ranks: int) -> list[tuple[float, float]]:
     return computations
 
 
-def strategy_bytes(table: pd.DataFrame, title: str = "") -> plt.Figure:
+def strategy_bytes(table: pd.DataFrame, title: str = "", marked: str = "") -> plt.Figure:
     """Bytes of a step by strategy, stacked by kind and hatched where they leave the node; idle shares.
 
     Columns strategy, kind, link ("scale-up" or "scale-out"), bytes and idle_share (in a panel of its own). title: of
-    the figure.
+    the figure. marked: a strategy on a band.
     """
     names = list(dict.fromkeys(table["strategy"]))
     figure, (left, right) = plt.subplots(
@@ -156,6 +156,9 @@ def strategy_bytes(table: pd.DataFrame, title: str = "") -> plt.Figure:
     idle = table.drop_duplicates("strategy").set_index("strategy")["idle_share"].reindex(names)
     right.barh(names, idle, height=0.6, color=GREY)
     left.invert_yaxis()
+    for ax in (left, right) if marked in names else ():
+        ax.axhspan(names.index(marked) - 0.5, names.index(marked) + 0.5, color=BAND, zorder=0)
+        left.get_yticklabels()[names.index(marked)].set_fontweight("bold")
     figure.suptitle(title, fontsize=10)
     panel_title(left, "(a) bytes by kind and link", left=True)
     panel_title(right, "(b) idle GPUs", left=True)

@@ -72,6 +72,51 @@ def iteration_time_by_reconfiguration(
     return figure
 
 
+def overhead_by_reconfiguration(
+    data: pd.DataFrame, marked_s: float, switches: Mapping[str, float], title: str
+) -> plt.Figure:
+    """How much longer an iteration is over the time of a change, a line for each network, with its share at one time.
+
+    Parameters
+    ----------
+    data
+        Columns network, reconfiguration_s (those of 0 are not drawn), overhead (share).
+    marked_s
+        Time of a change at which the shares are written [s].
+    switches
+        Times of circuit switches [s] by name: lines at the top, of those within the data's times.
+    title
+        Of the figure.
+
+    Returns
+    -------
+    The figure.
+    """
+    data = data[data["reconfiguration_s"] > 0]
+    first, last = data["reconfiguration_s"].min(), data["reconfiguration_s"].max()
+    figure, ax = plt.subplots(figsize=(10, 4.6))
+    figure.suptitle(title, fontsize=11)
+    for i, (name, line) in enumerate(data.groupby("network", sort=False)):
+        colour = (NETWORKS["photonic"], GREY)[i % 2]
+        ax.plot(line["reconfiguration_s"], line["overhead"], color=colour, linewidth=2, label=name)
+        words: dict = {"fontsize": 10, "ha": "right", "weight": "bold", "color": colour}
+        for share in line.loc[np.isclose(line["reconfiguration_s"], marked_s), "overhead"]:
+            ax.plot(marked_s, share, "o", color=colour, zorder=3)
+            text = f"{units.show(marked_s, 's')}: +{percent(share)}"
+            plotting.text_beside(ax, text, (marked_s, share), (-8, 6), **words)
+    ax.set(xlim=(first, last), ylim=(0, 1.25 * data["overhead"].max()))
+    plotting.log_axis(ax.xaxis, text=lambda s: units.show(s, "s"))
+    for name, time_s in switches.items():
+        if first < time_s < last:
+            ax.axvline(time_s, color=GREY, linestyle=":", linewidth=1)
+            top: dict = {"xycoords": ("data", "axes fraction"), "va": "top", "ha": "right", "rotation": 90}
+            ax.annotate(name, (time_s, 0.98), (-2, 0), textcoords="offset points", fontsize=9, **top)
+    ax.set_xlabel("time that a circuit switch takes to change; dotted: switches that one can buy")
+    plotting.percent_axis(ax.yaxis, "longer iteration")
+    legend_below(figure, ax, 1)
+    return figure
+
+
 def _lines_of_ways(ax: plt.Axes, part: pd.DataFrame, base: float, marked_s: float, increases: bool) -> None:
     """A line for each way to ask, or points where measured, over the dotted base.
 

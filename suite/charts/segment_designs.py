@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog.units import number
+from suite.charts.bars import stacked_costs
 from suite.plotting import colours_of, legend_below, line_style, panel_title
 
 
@@ -72,4 +73,12 @@ def designs_by_size(
     if title:
         figure.suptitle(title, fontsize=11, weight="bold", x=0.01, ha="left")
     legend_below(figure, axes.flat[0], title=f"* {note}" if stars.to_numpy().any() else None)
+    return figure
+
+
+def design_cost_bars(data: pd.DataFrame, title: str) -> plt.Figure:
+    """Cost of designs as bars, stacked by part, with the change from the first. Columns design, part, cost_usd."""
+    figure, ax = plt.subplots(figsize=(8, 4.2))
+    stacked_costs(data.assign(cost=data["cost_usd"] / 1e3), "design", "cost", "part", ax, "cost [k USD]")
+    figure.suptitle(title, fontsize=11)
     return figure

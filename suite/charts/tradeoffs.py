@@ -10,7 +10,7 @@ import pandas as pd
 from railcore.catalog.colours import network_colour
 from railcore.catalog.units import distinct, number, significant
 from suite import plotting
-from suite.colours import BAND
+from suite.colours import ALERT, BAND
 from suite.plotting import COLOURS, legend_below, line_style, log_axis, percent, percent_axis, text_beside
 
 _TARGET = 0.9  # goodput to reach
@@ -275,11 +275,11 @@ def parts_over_measured(data: pd.DataFrame, title: str) -> plt.Figure:
     return figure
 
 
-def candidates_by_cost(data: pd.DataFrame, title: str) -> plt.Figure:
+def candidates_by_cost(data: pd.DataFrame, title: str, limit_days: float | None = None) -> plt.Figure:
     """Networks of a cluster, the best on top: (a) price of the network, (b) training cost, (c) days of the training.
 
     Columns of data: network, network_usd, cost_usd, days, iteration_s, iteration_low_s and iteration_high_s, the ends
-    between which nine of ten cases lie; the best first. title: model, cluster and link rate.
+    between which nine of ten cases lie; the best first. title: model, cluster and link rate. limit_days: a line in (c).
     """
     figure, axes = plt.subplots(1, 3, figsize=(10, 1.9 + 0.32 * len(data)), sharey=True)
     figure.suptitle(title, fontsize=11)
@@ -299,7 +299,11 @@ def candidates_by_cost(data: pd.DataFrame, title: str) -> plt.Figure:
     axes[2].scatter(days, places, color=colours, s=36, zorder=3)
     for at, value, end in zip(places, days, high, strict=True):
         text_beside(axes[2], f"{significant(value):,.1f}", (end, at), (4, 0), va="center", fontsize=9)
-    axes[2].set(xlim=(0, 1.2 * high.max()), xlabel="[days]; line: nine of ten cases")
+    axes[2].set(xlim=(0, 1.2 * max(high.max(), limit_days or 0)), xlabel="[days]; line: nine of ten cases")
+    if limit_days:
+        axes[2].axvline(limit_days, color=ALERT, linestyle="--", linewidth=1.2)
+        words = f"limit of {number(limit_days)} days"
+        text_beside(axes[2], words, (limit_days, 0.62), (4, 0), va="center", fontsize=9, color=ALERT)
     plotting.panel_title(axes[2], "(c) training", left=True)
     axes[0].set_yticks(places, [f"{name} (best)" if not i else name for i, name in enumerate(names)])
     for ax in axes:

@@ -1,6 +1,6 @@
 """Windows of rails by length: their distribution on each rail, their number and mean by the volume that follows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -81,6 +81,30 @@ def window_lengths_figure(
     panel_title(right, "(c) rail 0: mean window, by what follows", left=True)
     for ax in (middle, right):
         ax.legend(fontsize=8, loc="upper left")
+    return figure
+
+
+def hidden_changes(windows_s: pd.Series, delays_s: Sequence[float], title: str) -> plt.Figure:
+    """Share of windows that hide a change over its time, with the share at some times in words.
+
+    windows_s: lengths [s]. delays_s: times of a change that are named [s]. title: of the figure.
+    """
+    figure, ax = plt.subplots(figsize=(10, 4))
+    figure.suptitle(title, fontsize=11)
+    lengths = np.sort(np.maximum(windows_s.to_numpy(float), SHORTEST_S))
+    ax.step([SHORTEST_S, *lengths], [1.0, *(1 - np.arange(len(lengths)) / len(lengths))], color=COLOURS[0], where="pre")
+    ax.set_xlim(SHORTEST_S * 0.8, max(10.0, 1.5 * lengths[-1]))
+    ax.set_ylim(0, 1.06)
+    log_axis(ax.xaxis, [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10], text=lambda s: units.show(s, "s"))
+    for delay in delays_s:
+        share = (windows_s >= delay).mean()
+        look: dict = {"color": COLOURS[1], "linestyle": "--", "linewidth": 1.2}
+        ax.plot([delay, delay, SHORTEST_S * 0.8], [0, share, share], **look)
+        ax.plot(delay, share, "o", color=COLOURS[1])
+        words = f"{units.show(delay, 's', 3)} hides in {percent(share)}"
+        text_beside(ax, words, (delay, share), (8, 4), fontsize=10, weight="bold", color=COLOURS[1])
+    ax.set_xlabel("time that a circuit switch takes to change")
+    percent_axis(ax.yaxis, "pauses that hide the change")
     return figure
 
 

@@ -2,7 +2,7 @@
 
 from suite.deployment.cables import cabling_table, link_medium
 from suite.deployment.design_build import BuiltDesign, build_design, build_designs
-from suite.deployment.design_comparison import compare_designs, design_measures
+from suite.deployment.design_comparison import compare_designs, design_measures, rails_words
 from suite.deployment.frr import SwitchConfig, frr_text
 from suite.deployment.part_counts import design_parts, expected_losses
 from suite.deployment.resilience import failover, failure_domains

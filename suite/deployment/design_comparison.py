@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from railcore.catalog.units import Gbps, hour, year
+from railcore.catalog.units import Gbps, hour, significant, year
 from suite.deployment.design_build import BuiltDesign
 from suite.deployment.part_counts import (
     LOSSES,
@@ -20,6 +20,7 @@ from suite.deployment.resilience import failure_domains
 from suite.deployment.segments import SegmentFabric
 from suite.deployment.subnets import address_use
 
+_RAILS_WORDS = {"multi-rail": "All", "dual-rail": "Two", "single-rail": "One"}
 COUNTED = ("gpus", "gpu_Gbps", "oversubscription", "nic_switches", "reach")  # in which comparable designs are equal
 
 
@@ -60,6 +61,28 @@ def _counted(fabric: SegmentFabric, gpus: int) -> dict:
     alone = fabric.rails == 1 or (fabric.routed and (bool(fabric.spines) or fabric.rails_per_switch == fabric.rails))
     values = gpus, round(fabric.nic_Bps / Gbps, 6), round(worst, 9), fabric.homing
     return dict(zip(COUNTED, [*values, "all GPUs" if alone else "same rail"], strict=True))
+
+
+def rails_words(measures: pd.DataFrame, gpus: int) -> str:
+    """How many rails should share a switch, by cost and by what failed switches take; sentences.
+
+    measures: `design_measures` of one size. gpus: of that size.
+    """
+    rows = measures.set_index("design")
+    usd = rows["with_spines_usd"].fillna(rows["cost_per_gpu_usd"]).map(significant)  # like against like: rails meet
+    cut_off = rows["gpus_cut_off_per_year"].map(significant)
+    cheapest, safest = cut_off[usd == usd.min()].idxmin(), cut_off.idxmin()
+    many = _RAILS_WORDS.get(cheapest, f"As many as in {cheapest}")
+    meet = " where all rails meet in the network" * bool(rows["rails_apart"].any())
+    told = f"{many}, for the least cost: for {gpus:,} GPUs {cheapest} is cheapest{meet}"
+    if safest == cheapest or cut_off[safest] == cut_off[cheapest]:
+        return f"{told}, and failed switches of no other design take fewer servers off the network."
+    few = f"{cut_off[safest]:,.0f}" if cut_off[safest] else "none"
+    return (
+        f"{told} and {safest} costs {usd[safest] / usd[cheapest] - 1:.1%} more. But failed switches of {cheapest} take "
+        f"whole servers off the network, {cut_off[cheapest]:,.0f} GPUs a year by assumed failure rates, those of "
+        f"{safest} {few}. Take {safest} if your software goes on with a part of a server's NICs and stops cost more."
+    )
 
 
 def design_measures(designs: Sequence[BuiltDesign]) -> pd.DataFrame:

@@ -536,16 +536,17 @@ def places_or_why(
         return None, str(error).partition("; lower")[0]
 
 
-def places_words(found: FoundPlaces | None, problem: str) -> str:
-    """How many places have a demand alone, and the first; or why there are none. A clause.
+def places_words(found: FoundPlaces | None, problem: str, radius: str) -> str:
+    """How many places feed a demand alone from plants within a radius, and where most is; or why none does. A clause.
 
-    found, problem: as `places_or_why` gives them.
+    found, problem: as `places_or_why` gives them. radius: in words.
     """
     if found is None:
-        return problem
+        return f"{problem}, within {radius} of a point"
     first, count = found.places.iloc[0], len(found.places)
-    alone = that_have(count, "place", exact=count == 1)
-    return f"{alone} {units.show(found.demand_w, 'W', 3)} alone: first {first['name']} ({first['authority']})"
+    many = f"at least {units.counted(count, 'places')}" if count > 1 else "one place"
+    each = f"{units.show(found.demand_w, 'W', 3)}{' each' * (count > 1)} from plants within {radius}"
+    return f"{many} could feed {each}, by our rule; most is free near {first['name']} ({first['authority']})"
 
 
 def training_words(sited: pd.DataFrame, racks: int, wan: str) -> str:

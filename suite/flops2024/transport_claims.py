@@ -214,16 +214,18 @@ def _needed_sends(case: TrainingCase, row) -> str:
     )
 
 
-def transport_answer(times: pd.DataFrame, hosts: int) -> str:
+def transport_answer(times: pd.DataFrame) -> str:
     """Which transport's last flow ends first, how late one path a flow is, and what to take; sentences.
 
-    times: of `last_flow_times`. hosts: that send.
+    times: of `last_flow_times`.
     """
     over = times.set_index("transport")["over_optimum"].drop("optimum")
     first = over.idxmin()
     advice = "Choose a transport that sprays packets" if first in SPRAYED else "One path a flow is enough here"
+    bought = f", with {name} {over[name] - 1:.1%}" if (name := "UEC NSCC") in over.drop(first) else ""
+    named = first.replace(", ", " (", 1) + ")" * (", " in first)
     return (
-        f"{hosts:,} hosts that send at once end first with {first.replace(', ', ' (', 1)}{')' * (', ' in first)}: the "
-        f"last flow comes {over[first] - 1:.1%} after the optimum. With one path a flow it takes "
-        f"{number(over['single path'], 2)} times the optimum in the median, by the luck of a hash. {advice}."
+        f"Where all hosts send at once, {named} ends first: its last flow comes {over[first] - 1:.1%} after the "
+        f"optimum{bought.replace('UEC', 'Ultra Ethernet')}. With one path a flow it takes "
+        f"{number(over['single path'], 2)} times the optimum, because a hash puts many flows on some links. {advice}."
     )

@@ -416,16 +416,16 @@ def all_reduce_identity(counts: Sequence[int], seed: int = 0) -> pd.DataFrame:
 def run_text(run: EmulatedRun) -> str:
     """A training step in words: what splits it, whether it equals that of one rank, which ranks send most."""
     numbers, log = largest_difference(run), run.ranks.log
-    same = f"the same weights (to {_EQUAL:g})" if numbers < _EQUAL else f"weights that differ by up to {numbers:.1g}"
-    sends, total = "It sends nothing.", float(log["bytes"].sum())
+    same = "the same weights" if numbers < _EQUAL else f"weights that differ by up to {numbers:.1g} from those"
+    sends, total = "sends nothing", float(log["bytes"].sum())
     if total:
         kinds = log.groupby("kind")["bytes"].sum()
         most = kinds.idxmax()
-        sends = f"The most traffic is that of {most} parallelism ({kinds[most] / total:.1%}): keep its ranks in a node."
+        sends = f"{most} parallelism sends most ({kinds[most] / total:.1%})"
     return (
         "Tensor ranks share the neurons of each layer, pipeline stages the layers, data-parallel ranks the samples. "
-        f"Split so over {counted(run.strategy.gpus, 'GPUs')}, the network ends a training step with {same} as on one "
-        f"GPU. {sends}"
+        f"So split over {counted(run.strategy.gpus, 'GPUs')}, the small network ends a training step with {same} as on "
+        f"one GPU, and {sends}. Keep the ranks that send most in a node."
     )
 
 

@@ -20,7 +20,7 @@ from railcore.network.topology.photonic import circuit_reach
 from railcore.training.runs import published_table
 from suite.ledger import claims
 from suite.ledger.readings import Entries, joined_texts, verdict_readings
-from suite.photonic2025.photonic_cost import PHOTONIC, photonic_network_costs, photonic_savings
+from suite.photonic2025.photonic_cost import CITED, PHOTONIC, photonic_network_costs, photonic_savings
 from suite.photonic2025.reconfiguration import QUOTED_S
 
 SCALE_UPS = {"GB200 NVL72": "gpus_gb200", "DGX H200": "gpus_h200"}  # platforms of Table 3 as its claims name them
@@ -354,22 +354,44 @@ def _largest_cited(reaches: pd.DataFrame) -> float:
     return float(cited.fillna(reaches[columns]).max(axis=None))
 
 
-def savings_words(plans: pd.DataFrame, gpus: int) -> str:
-    """What the cheapest circuit switches that serve a cluster save, and what to look at first; sentences.
+def savings_words(
+    plans: pd.DataFrame, circuit_switch: str, gpus: int, hb_domain_size: int, mapped: pd.DataFrame
+) -> str:
+    """What photonic rails of a circuit switch save for a cluster, and what to ask for first; sentences.
 
-    plans: of `circuit_switch_plans` for so many GPUs.
+    Parameters
+    ----------
+    plans
+        Of `circuit_switch_plans` for the cluster.
+    circuit_switch
+        One of them.
+    gpus, hb_domain_size
+        GPUs of the cluster and of an HB domain (scale-up or NVLink domain).
+    mapped
+        `photonic_network_costs` of the map that is drawn.
+
+    Returns
+    -------
+    The sentences.
     """
-    fits = plans.dropna(subset="cost_usd")
-    if fits.empty:
+    platforms = {int(catalog.item("platforms", name)["gpus"]): name for name in SCALE_UPS}
+    domains = f"as of {platforms[hb_domain_size]}" if hb_domain_size in platforms else f"of {hb_domain_size:,}"
+    cluster = f"{gpus:,} GPUs in HB domains {domains}"
+    mine = plans[plans["circuit_switch"] == circuit_switch]
+    if mine["cost_usd"].isna().all():
         return (
-            f"Nothing for {gpus:,} GPUs: the largest circuit switch serves {plans['largest_cluster'].max():,}. Take "
-            "larger HB domains, which have smaller rails."
+            f"Nothing for {cluster}: {circuit_switch} serves at most {mine['largest_cluster'].max():,}. Take larger HB "
+            "domains, which have smaller rails, or a switch of more ports."
         )
-    best = fits.loc[fits["cost_usd"].map(units.significant).idxmin()]
+    best = mine.loc[mine["cost_usd"].map(units.significant).idxmin()]
     saved = {name: 1 - best["cost_usd"] / best[f"rail_{name}_cost_usd"] for name in ("optimized", "only")}
     than = [f"{abs(share):.1%} {'more' if share < 0 else 'less'} than rail-{name}" for name, share in saved.items()]
-    return (
-        f"With {best['circuit_switch']} switches, photonic rails for {gpus:,} GPUs cost {' and '.join(than)}. "
-        "Rail-only is cheaper where the map below is under zero. Ask for an offer first: the price of a circuit port "
-        "decides."
-    )
+    told = f"With {circuit_switch} circuit switches, photonic rails for {cluster} cost {' and '.join(than)}. "
+    if saved["only"] < 0:
+        return f"{told}Take rail-only, which has no circuits to change."
+    larger = mapped[(mapped["network"] == "rail-only") & (mapped["hb_domain_size"] > hb_domain_size)]
+    dearer = "With large HB domains rail-only is cheaper (orange). " * bool((larger["cost_saved"] < 0).any())
+    cited = plans[plans["circuit_switch"] == f"{circuit_switch}{CITED}"]
+    ports = "the one cited has too few ports, " * bool(len(cited) and cited["cost_usd"].isna().all())
+    advice = f"Ask for an offer first: {ports}the price of a port decides, and changes of circuits slow training."
+    return f"{told}{dearer}{advice}"

@@ -9,6 +9,7 @@ import pandas as pd
 from railcore import catalog
 from railcore.catalog.arguments import CountArray, NonNegativeArray, checked
 from railcore.catalog.checks import whole
+from railcore.catalog.units import significant
 from railcore.network.bill import bill_total
 from railcore.network.cost import part_totals, share_saved, total_cost, with_book_names, with_domain_warnings
 from railcore.network.price_books import PriceBook
@@ -120,6 +121,15 @@ def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: flo
     dearer, saved = cost - table["cost_usd"], (table["power_w"] - power).clip(lower=0) * usd_per_watt[1]  # a year
     after = (dearer / saved).where(dearer > 0, 0.0).mask(dearer.isna())
     return table.assign(total_saved=share_saved(total, table["total_usd"]), payback_years=after)
+
+
+def cheapest_planes(plans: pd.DataFrame, circuit_switch: str) -> int:
+    """Planes with which a circuit switch serves a cluster at the least cost; as many as it can have where none do.
+
+    plans: of `circuit_switch_plans`.
+    """
+    mine = plans[plans["circuit_switch"] == circuit_switch].set_index("planes")["cost_usd"]
+    return int(mine.map(significant).idxmin() if mine.notna().any() else mine.index.max())
 
 
 def circuit_switch_plans(

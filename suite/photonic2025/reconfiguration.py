@@ -22,7 +22,7 @@ from suite.ledger import claims
 from suite.ledger.readings import Entries, with_prefix
 from suite.photonic2025 import circuit_lanes
 from suite.photonic2025.ring_limits import ring_all_to_all_ratio
-from suite.photonic2025.run import EAGER, PLATFORM, solved_machine
+from suite.photonic2025.run import EAGER, MODEL, PLATFORM, solved_machine
 from suite.photonic2025.trace import (
     WINDOW_RAIL,
     measured_rates,
@@ -245,10 +245,34 @@ def table3_delays() -> dict[str, float]:
     return {item.name: float(item["reconfiguration_time"]) for item in items if "claim_key" in item}
 
 
-def measured_words(delay_s: float) -> str:
-    """What a delay of the switch [s] costs the measured run, with provisioning; a sentence."""
-    share = float(replayed_iteration_times(delay_s, True) / measured_run()["iteration_time"] - 1)
-    return f"The measured run, at a small part of that rate, takes {_percent(share)} longer."
+def measured_overheads(delays_s: Sequence[float]) -> pd.DataFrame:
+    """What delays of the switch [s] cost the measured run, with provisioning: network, reconfiguration_s, overhead."""
+    shares = replayed_iteration_times(delays_s, True) / measured_run()["iteration_time"] - 1
+    name = f"{MODEL} on A100, measured with links at a small part of their rate"
+    return pd.DataFrame({"network": name, "reconfiguration_s": delays_s, "overhead": shares})
+
+
+def overhead_words(delay_s: float, run: str, full: float, measured: float | None = None) -> str:
+    """What a delay of the switch costs with provisioning, and what to buy; sentences.
+
+    Parameters
+    ----------
+    delay_s, run
+        The delay [s], and the model on its platform in words.
+    full, measured
+        Increase of the iteration at the full rate of the links, and of the measured run; None leaves it out.
+
+    Returns
+    -------
+    The sentences.
+    """
+    delay = f"if circuits take {units.show(delay_s, 's')} to change and change as early as they can"
+    told = f"{_percent(full)} longer, for {run} at the full rate of its links, {delay}."
+    if measured is not None:
+        told = f"{_percent(measured)} longer in the measured run of {MODEL} on A100, {delay}; its links ran at a small "
+        told += f"part of their rate. At the full rate the same changes add {_percent(full)}."
+    advice = "Buy a switch whose change is short beside your iteration" if full else "Any circuit switch is fast enough"
+    return f"{told} {advice}."
 
 
 def _percent(share: float) -> str:
