@@ -7,9 +7,15 @@ import inspect
 import re
 import sys
 import typing
+from collections.abc import Callable
+from dataclasses import is_dataclass
 from typing import Any
 
+import gallery
+from numpy.typing import ArrayLike
+
 import railcore
+from railcore.catalog import units
 from suite import answers, outputs
 
 SUBJECTS = {
@@ -48,8 +54,15 @@ PICTURES = {  # a figure of the suite with what a name gives
     "find_split": "extra.12_places",
 }
 _UNIT = re.compile(r" \[((?!sweeps)[A-Za-z1][A-Za-z/]*)\]")
+_UNITS = {"Bps": "bytes/s", "bytes": "bytes", "flops": "FLOP", "s": "s", "usd": "USD", "w": "W"}  # by a name's ending
 _NAMED = ("Transformer", "Machine", "Runtime")  # of which the catalog has some by name
+_MODULES = re.compile(r"(?:\w+\.)+(?=\w)")
+_ANY_ARRAY = _MODULES.sub("", inspect.formatannotation(ArrayLike))
 _SECTIONS = "Parameters|Returns|Raises|References|Examples"
+_CONVERTED = (
+    "A Quantity is a number in the SI unit in brackets, or a text with its own unit, which is converted: "
+    f'``"400 Gbps"`` is {400 * units.Gbps:g} bytes/s. Bandwidth is one direction, per GPU.'
+)
 
 
 def pages() -> dict[str, str]:
@@ -87,9 +100,9 @@ def _linked(text: str) -> str:
 def _index() -> str:
     lines = [
         "# API\n",
-        "`import railcore as rc` offers these names, loaded when they are used. Numbers are in SI units; where a type",
-        'says `Quantity`, a text with its unit, such as `"400 Gbps"`, is taken too. **Bandwidth is one direction, per',
-        "GPU.** An HB domain is the GPUs that NVLink (or another scale-up link) joins: a server or a rack.\n",
+        "`import railcore as rc` offers these names, loaded when they are used.",
+        _CONVERTED.replace("``", "`"),
+        "An [HB domain](glossary.md) is the GPUs that NVLink (or another scale-up link) joins: a server or a rack.\n",
     ]
     targets = {name: getattr(railcore, name) for name in railcore.__all__} | results()
     for subject, names in {**SUBJECTS, "What functions give": " ".join(results())}.items():
@@ -107,7 +120,8 @@ class _Docstring:
         head, *parts = re.split(rf"^({_SECTIONS})\n-+\n", f"{inspect.getdoc(target)}\n", flags=re.MULTILINE)
         self.sections = dict(zip(parts[::2], (part.strip("\n") for part in parts[1::2]), strict=True))
         self.parameters: dict[str, str] = {}
-        known, kept, last = inspect.signature(target).parameters, [], ""
+        known = inspect.signature(target).parameters | getattr(target, "__dataclass_fields__", {})
+        kept, last = [], ""
         for line in head.splitlines():
             field = re.match(r"(\w+(?:, \w+)*): (?=\S)", line)
             if field and known.keys() >= {*field[1].split(", ")}:
@@ -125,6 +139,9 @@ class _Docstring:
             self.sections["Raises"] = "\n\n".join(errors)
         for found in re.finditer(r"^(\w+)\n((?: +.*\n?)+)", self.sections.get("Parameters", ""), re.MULTILINE):
             self.parameters[found[1]] = " ".join(found[2].split())
+        for names, meaning in list(self.parameters.items()):  # "gpus: all of them. rails: of a plane."
+            self.parameters[names], *more = re.split(rf"(?<=[.;]) ({'|'.join(known)}): ", meaning)
+            self.parameters |= zip(more[::2], more[1::2], strict=True)
 
 
 def _page(name: str) -> str:
@@ -132,19 +149,13 @@ def _page(name: str) -> str:
     docstring = _Docstring(target)
     sections = docstring.sections
     kind = "class" if inspect.isclass(target) else "function"
-    listed, types = [], {}
-    for each in inspect.signature(target).parameters.values():
-        meaning = docstring.parameters[each.name]
-        unit = _UNIT.search(meaning)
-        types[each.name] = _short(each.annotation)
-        if unit and re.match("Quantit|ArrayLike|float|int", types[each.name]):
-            meaning = meaning.replace(unit[0], "", 1)
-            types[each.name] = re.sub(r"^\w+", rf"\g<0>[{unit[1]}]", types[each.name])
-        listed += [
-            f"{each} : {told}".rstrip(" :") for each, told in [(f"**{_starred(each)}**", _told(name, each, types))]
-        ]
-        listed += [f"    {_sentence(meaning)}"]
+    listed, types = _listed(target, docstring)
+    for parameter in inspect.signature(target).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD and (found := _options(target, parameter.name)):
+            more, _ = _listed(found[0], _Docstring(found[0]), found[1])
+            listed += ["", f".. rubric:: {_sentence(parameter.name)}", "", *more]
     content = [_equations(docstring.text), "", ".. rubric:: Parameters", "", *listed, ""]
+    content += [_CONVERTED, ""] if any("Quantit" in each for each in "".join(listed).split()) else []
     for section, title in (("Returns", "Returns"), ("Raises", "Errors"), ("References", "Source")):
         if section in sections:
             content += [f".. rubric:: {title}", "", _equations(sections[section]), ""]
@@ -158,19 +169,68 @@ def _page(name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _listed(target: Any, docstring: _Docstring, names: list[str] | None = None) -> tuple[list[str], dict[str, str]]:
+    """Parameters or fields with type, unit, default and meaning, as a list; and their types with units.
+
+    names: those wanted, by default all that the caller gives and all that have a meaning.
+    """
+    listed, types = [], {}
+    parameters = dict(inspect.signature(target).parameters)
+    computed = {
+        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=field.type)
+        for name, field in getattr(target, "__dataclass_fields__", {}).items()
+        if not field.init
+    }
+    groups = {name: group.split(", ") for group in docstring.parameters for name in group.split(", ")}
+    meanings = {name: docstring.parameters[", ".join(group)] for name, group in groups.items()}
+    last: tuple[list[str] | None, str] = (None, "")
+    for name, each in (parameters | computed).items():
+        if name.startswith("_") or name not in (names or (*parameters, *meanings)):
+            continue
+        meaning = meanings.get(name, "")
+        unit = _UNIT.search(meaning)
+        types[name] = _short(each.annotation)
+        if re.match("Quantit|ArrayLike|float|int", types[name]):
+            if unit:
+                meaning = meaning.replace(unit[0], "", 1)
+            if shown := unit[1] if unit else _UNITS.get(name.rpartition("_")[2], ""):
+                types[name] = re.sub(r"^\w+", rf"\g<0>[{shown}]", types[name])
+        told = _told(target, each, types) + "; computed" * (name in computed)
+        if last == (groups.get(name), told):  # said once of several
+            listed[-2] = listed[-2].replace(" : ", f", **{name}** : ", 1)
+            continue
+        last = (groups.get(name), told)
+        listed += [f"**{_starred(each)}** : {told}".rstrip(" :"), "    " + (_sentence(meaning) or r"\ ")]
+    return listed, types
+
+
+def _options(target: Callable[..., Any], name: str) -> tuple[type, list[str]] | None:
+    """The class that a function hands its other keywords to, and those of its fields that the function leaves."""
+    code = inspect.unwrap(target)
+    for call in ast.walk(ast.parse(inspect.getsource(code))):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            continue
+        handed = [each for each in call.keywords if each.arg is None and getattr(each.value, "id", "") == name]
+        made = code.__globals__.get(call.func.id)
+        if handed and is_dataclass(made):
+            fields = list(inspect.signature(made).parameters)[len(call.args) :]
+            return made, [field for field in fields if field not in {each.arg for each in call.keywords}]
+    return None
+
+
 def _result_page(target: type) -> str:
     name, docstring = target.__name__, _Docstring(target)
     lines = [name, "=" * len(name), "", f".. py:currentmodule:: {target.__module__}", "", docstring.summary, ""]
-    content = [_equations(docstring.text), "", ".. rubric:: Fields", ""]
-    for fields, meaning in docstring.parameters.items():
-        content += [f"**{fields}**", f"    {_sentence(meaning)}"]
-    content += ["", *_members(target)]
+    fields, types = _listed(target, docstring)
+    quantity = [_CONVERTED, ""] if any("Quantit" in each for each in types.values()) else []
+    content = [_equations(docstring.text), "", ".. rubric:: Fields", "", *fields, "", *quantity, *_members(target)]
     lines += [f".. py:class:: {name}", "", *("   " + line if line else "" for line in "\n".join(content).splitlines())]
     return "\n".join(lines) + "\n"
 
 
 def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:]
+    symbol = re.match(r"[a-z]\b(?! \w)|[b-z]\b", text)
+    return text if symbol else text[:1].upper() + text[1:]
 
 
 def _starred(parameter: inspect.Parameter) -> str:
@@ -182,32 +242,33 @@ def _short(annotation: Any) -> str:
     if annotation is inspect.Parameter.empty:
         return ""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    text = re.sub(r"(?:\w+\.)+(\w+)", r"\1", text)
+    text = _MODULES.sub("", text)
     text = re.sub(r"Annotated\[(.*?), Range\([^)]*\)\]", r"\1", text)
     text = re.sub(r"Optional\[(.*)\]", r"\1 | None", text)
-    text = text.replace("float | Any", "Quantity").replace("Mapping[str, object]", "dict")
+    text = (
+        text.replace(_ANY_ARRAY, "ArrayLike").replace("float | Any", "Quantity").replace("Mapping[str, object]", "dict")
+    )
     return "" if text == "Any" else text
 
 
-def _told(name: str, parameter: inspect.Parameter, types: dict[str, str]) -> str:
+def _told(target: Any, parameter: inspect.Parameter, types: dict[str, str]) -> str:
     """A parameter's type, unit, example and default in words."""
     named = rf"\b({'|'.join(_NAMED)}) \| str"
     text = re.sub(named, r"\1 or name", types[parameter.name])
     text = re.sub(r"^(\w+)\[([A-Za-z1/]+)\]", r"\1 [\2]", text).replace(" | ", " or ")
-    if example := _example_of(name, parameter.name):
+    if example := _example_of(target, parameter.name):
         text = re.sub(r"^(Quantit\w+(?: \[.*?\])?)", rf'\1, such as "{example}",', text).rstrip(",")
-    if parameter.default is parameter.empty:
+    if parameter.default is parameter.empty or repr(parameter.default) == "<factory>":
         return text
     if parameter.default is None:
         text = text.removesuffix(" or None").rstrip(",")
-    return f"{text}; by default ``{_default(parameter.default)}``"
+    return f"{text}; by default ``{_default(parameter.default)}``".removeprefix("; ")
 
 
-def _example_of(name: str, parameter: str) -> str:
+def _example_of(target: Any, parameter: str) -> str:
     """A text that the parameter takes, of its range, if any."""
-    target = getattr(railcore, name)
     code = inspect.unwrap(target.__init__ if inspect.isclass(target) else target)
-    written = inspect.signature(code).parameters[parameter].annotation
+    written = getattr(inspect.signature(code).parameters.get(parameter), "annotation", None)
     for each in (written, *typing.get_args(written)):
         for checked in getattr(each, "__metadata__", ()):
             if checked.example:
@@ -249,7 +310,9 @@ def _members(target: type) -> list[str]:
     """Methods and properties with the first paragraph about each."""
     fields = inspect.signature(target).parameters
     found = []
-    for name in dict.fromkeys(each for base in target.__mro__ for each in vars(base)):
+    for name in dict.fromkeys(
+        each for base in target.__mro__ if base.__module__.startswith("railcore") for each in vars(base)
+    ):
         value = inspect.getattr_static(target, name)
         if name.startswith("_") or name in fields or not (hasattr(value, "__get__") or callable(value)):
             continue
@@ -287,8 +350,7 @@ def _picture(name: str) -> list[str]:
     if name not in PICTURES:
         return []
     item = outputs.items()[PICTURES[name]]
-    source = f"../../figures/{item['document']}/{item['item']}.svg"
     shows, question = html.escape(item["must_show"]), html.escape(answers.question(item["notebook"]))
     link = f'<a href="../../notebooks/{item["notebook"]}.ipynb">'
-    image = f'{link}<img src="{source}" alt="{shows}" loading="lazy"></a>'
+    image = f"{link}{gallery.image(item, '../../figures')}</a>"
     return [".. raw:: html", "", f"   <p>{image}<br>{link}{question}</a> shows {shows}.</p>", ""]

@@ -44,7 +44,8 @@ def main() -> int:
             files.write_whole(source / place, text)
         for name in ("conf.py", "favicon.ico"):
             shutil.copy(DOCS / name, source)
-        shutil.copy(files.ROOT / "LICENSE", source / "LICENSE.txt")  # browsers show a .txt
+        for name in ("LICENSE", "CITATION.cff"):
+            shutil.copy(files.ROOT / name, (source / name).with_suffix(".txt"))  # browsers show a .txt
         for name in ("_static", "_templates"):
             shutil.copytree(DOCS / name, source / name)
         if status := build_main(["-q", "-W", "--keep-going", "-d", f"{work}/doctrees", str(source), str(new)]):
@@ -52,6 +53,8 @@ def main() -> int:
         for place in sorted(pages.linked):
             (new / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(files.ROOT / place, new / place)
+        for place in (new / "figures/plans").glob("*.html"):
+            files.write_whole(place, gallery.with_way_back(place.read_text(encoding="utf-8")))
         gallery.write_thumbnails(new)
         for left in (".buildinfo", "objects.inv", "_static/webpack-macros.html"):
             (new / left).unlink(missing_ok=True)

@@ -1,6 +1,10 @@
 """Sphinx's configuration of the site; `docs/build.py` runs it on a copy of docs/ beside the notebooks and figures."""
 
+import re
+from pathlib import Path
+
 from docutils import nodes
+from sphinx.search.en import SearchEnglish
 
 import railcore
 
@@ -18,15 +22,22 @@ html_show_sphinx = html_show_copyright = False
 html_static_path = ["_static"]
 templates_path = ["_templates"]
 html_favicon = "favicon.ico"
-html_extra_path = ["favicon.ico", "LICENSE.txt"]  # the icon: where browsers look for it from pages of plans
+html_extra_path = [
+    "favicon.ico",
+    "LICENSE.txt",
+    "CITATION.txt",
+]  # the icon: for pages of plans
 html_css_files = ["railcore.css"]
-_ALONE = ("index", "glossary", "reproduction", "plans", "api", "notebooks")  # pages without others beside
+html_js_files = ["railcore.js"]
+html_search_scorer = str(Path(__file__).parent / "_static/scorer.js")
+_ALONE = ("index", "glossary", "reproduction", "plans", "api", "notebooks", "changelog")  # pages without others beside
 _BESIDE = ("guide/**", "notebooks/**", "api/**")  # pages with a list of their neighbours, which has their sections too
 _SECTIONS = ("api", "reproduction")  # pages with a list of their sections
 html_sidebars: dict = {page: [] for page in (*_ALONE, "_modules/**")} | {pages: ["pages"] for pages in _BESIDE}
 html_theme_options = {
     "navbar_align": "left",
     "show_nav_level": 1,
+    "header_links_before_dropdown": 7,
     "article_header_start": [],
     "footer_start": ["about"],
     "footer_end": [],
@@ -56,7 +67,31 @@ def _sized(_app, page, _name: str) -> None:
         length = len(cell.astext())
         cell["classes"] += ["short"] * (length <= 14) + ["long"] * (length > 60)
 
+    for block in page.findall(nodes.literal_block):
+        columns = re.search(r"\S {2,}\S", block.astext())
+        block["classes"] += ["prose"] * (block.get("language") == "text" and not columns)
+
+
+def _titled(_app, name: str, _template, context: dict, _doctree) -> None:
+    """The tab of the front page says what this is, not its name twice."""
+    if name == root_doc:
+        context["title"] = "Networks for LLM training"
+
+
+class _Search(SearchEnglish):
+    """Finds "rail-only" as one word and by its parts, and `rail_only` by it; "all to all" has no other words."""
+
+    js_splitter_code = r"""var splitQuery = query => query.replace(/\ball to all\b/gi, "all-to-all")
+      .match(/[\p{L}\p{N}]+(?:[-_][\p{L}\p{N}]+)*/gu) ?? []"""
+
+    def split(self, input: str) -> list[str]:
+        """All words of a text, each with its parts."""
+        words = re.findall(r"[^\W_]+(?:[-_][^\W_]+)*", input)
+        return [each for word in words for each in {word, word.replace("_", "-"), *re.split("[-_]", word)}]
+
 
 def setup(app) -> None:
     """Connect what is above."""
     app.connect("doctree-resolved", _sized)
+    app.connect("html-page-context", _titled)
+    app.add_search_language(_Search)

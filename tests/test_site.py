@@ -11,6 +11,7 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pytest
 
@@ -120,7 +121,11 @@ def test_all_of_the_suite_is_on_it(site):
     words = re.sub("<[^>]*>", "", front.text)
     assert "make figures" in words and "make test" in words
     for path in sorted((workspace.FIGURES / "plans").glob("*.html")):
-        assert (folder / "figures/plans" / path.name).read_bytes() == path.read_bytes()
+        place = f"figures/plans/{path.name}"
+        links = re.search(r'<style>.{,60}</style>\n<p class="way-back">.*</p>\n?', pages[place].text)[0]
+        assert pages[place].text.replace(f"\n{links.rstrip()}", "") == path.read_text(encoding="utf-8")
+        assert place in pages["plans.html"].links and "../../plans.html" in pages[place].links
+        assert ElementTree.parse(folder / f"thumbnails/plans/{path.stem}.svg").getroot().tag.endswith("}svg")
     ledger = pages["reproduction.html"].text
     assert ledger.count("<details>") > 10 and "railonly2025-differs" in pages["reproduction.html"].ids
     assert (folder / "searchindex.js").is_file()
@@ -187,7 +192,8 @@ def test_a_name_of_the_api_has_a_page_with_types_an_example_that_ran_and_its_sou
     assert f"railcore.{name}" in page.ids
     assert any(link.startswith("../_modules/railcore/") and link.endswith(f"#{name}") for link in page.links)
     taken = inspect.signature(target).parameters.values()
-    assert [each.name for each in taken] == re.findall(r"<dt><strong>\**(\w+)</strong>", page.text)
+    listed = page.text.partition(">Parameters</p>")[2].partition('<p class="rubric"')[0]
+    assert [each.name for each in taken] == re.findall(r"(?:<dt>|, )<strong>\**(\w+)</strong>", listed)
     signature = html.unescape(re.sub("<[^>]*>", "", page.text.partition('<dl class="py')[2].partition("</dt>")[0]))
     assert not [each.name for each in taken if not re.search(rf"^\W*{each.name}\b", signature, re.MULTILINE)]
     (example,) = doctest.DocTestFinder(recurse=False).find(target, name, globs={})
@@ -202,6 +208,19 @@ def test_the_api_says_units_defaults_and_what_a_quantity_may_be(site):
         r'apart_mQuantity \[m\], such as "75 km"; by default None\s*Least distance between two of the', words
     )
     assert "modelTransformer or name" in told(site[1]["api/search.html"])
+    for place in ("api.html", "api/rail_only.html", "api/RailFabric.html"):
+        assert re.search(r'"400 Gbps"\W{,2} is 5e\+10 bytes/s', told(site[1][place])), place
+
+
+def test_the_api_lists_what_a_class_has_and_the_options_that_a_function_hands_to_it(site):
+    fields = told(site[1]["api/RailFabric.html"])
+    assert re.search(r'nic_BpsQuantity \[bytes/s\], such as "400 Gbps"; by default None\s*Of a GPU', fields)
+    assert "as in HBDomains" not in fields and "warningstuple[str, ...]; computed" in fields
+    options = site[1]["api/rail_only.html"].text.partition(">Options</p>")[2].partition('<p class="rubric"')[0]
+    listed = re.findall(r"<dt><strong>(\w+)</strong>", options)
+    assert {"rails", "planes", "nic_Bps"} <= {*listed} and not {"gpus", "radix", "oversubscription"} & {*listed}
+    taken = inspect.signature(type(railcore.rail_only(16, 8, 64))).parameters
+    railcore.rail_only(16, 8, 64, **{name: taken[name].default for name in listed})
 
 
 def test_every_name_of_the_api_has_one_subject_and_pictures_are_of_the_suite(api, site):
@@ -221,7 +240,7 @@ def test_the_gallery_has_every_picture_of_a_question_small_and_loaded_when_seen(
     folder, pages = site
     page, asked = pages["notebooks.html"], answers.answered()
     headings = [html.unescape(each) for each in re.findall("<h2>(.*?)<a", page.text)]
-    assert headings == [answer.question for answer in asked] and len(asked) > 20
+    assert headings == [f"{answer.notebook[:2]} {answer.question}" for answer in asked] and len(asked) > 20
     notebooks = {answer.notebook for answer in asked}
     pictures = [each for each in outputs.items().values() if "png" in each["files"] and each["notebook"] in notebooks]
     thumbnails = {f"thumbnails/{each['document']}/{each['item']}.png" for each in pictures}
@@ -229,18 +248,21 @@ def test_the_gallery_has_every_picture_of_a_question_small_and_loaded_when_seen(
     assert page.text.count('loading="lazy"') == len(thumbnails)
     assert sum((folder / each).stat().st_size for each in thumbnails) < 5e6
     first = page.text.partition('<div class="cards tiles">')[2].partition("</a>")[0]
-    assert asked[0].picture.replace(".", "/") in first and f"notebooks/{asked[0].notebook}.html" in first
+    assert asked[0].picture.replace(".", "/") in first
+    assert f'notebooks/{asked[0].notebook}.html#{asked[0].picture.replace(".", "-")}"' in first
 
 
 def test_the_front_page_has_a_plan_with_its_answer_and_cards_with_questions(site):
     front = told(site[1]["index.html"])
     readme = (files.ROOT / "README.md").read_text(encoding="utf-8")
-    answer = re.search(r"railcore plan cluster.toml.*\n((?:.+\n)+)", readme)[1]
-    assert f"$ railcore plan cluster.toml\n{' '.join(answer.split())}\n" in front and "# cluster.toml" in front
+    answer, rests = re.search(r"railcore plan cluster.toml.*\n((?:.+\n)+)\n((?:(?!network  ).+\n)+)", readme).groups()
+    shown = f"{' '.join(answer.split())}\n\n{' '.join(rests.split())}"
+    assert f"$ railcore plan cluster.toml\n{shown}\n...\n" in front and "# cluster.toml" in front
     for each in answers.answered():
         assert f"{each.question}{each.sentence}" in front
     assert front.index("HB domain: the GPUs that NVLink") < front.index(answers.answered()[0].question)
-    assert f"Version {railcore.__version__}" in front and "LICENSE" in site[1]["index.html"].links
+    assert f"Version {railcore.__version__}" in front
+    assert {"LICENSE.txt", "CITATION.txt", "changelog.html", "guide/networks.html"} <= {*site[1]["index.html"].links}
 
 
 def test_a_readme_without_its_plan_is_refused(tmp_path, monkeypatch):
@@ -267,6 +289,8 @@ def test_a_page_shows_an_answer_once_and_has_no_fold_without_an_output(monkeypat
     drawn = {"output_type": "display_data", "data": {"image/png": ""}}
     drawn["metadata"] = {"image/png": {"alt": item["must_show"]}}
     opening = '# Why?\n\n{}\nYes.\n\n<img src="../figures/extra/01_saving_map.png" width="{}">\n\n*Change it.*\n{}\n'
+    neighbours = "[index](00_index.ipynb) \u00b7\n[02 \u2192](02_x.ipynb)"
+    opening += f"\n{neighbours}"
     rest = [
         _cell("code", "a: int = 1  # one\nb: int = 2  # two", (), "parameters"),
         _cell("code", "import this"),
@@ -280,14 +304,16 @@ def test_a_page_shows_an_answer_once_and_has_no_fold_without_an_output(monkeypat
         first = _cell("markdown", opening.format(answers.MARKERS[0], width, answers.MARKERS[1]))
         return pages.notebook_page({"cells": [first, *rest]}, "01_x.ipynb", str)["cells"]
 
-    first, parameters, last = page(760)
+    first, parameters, switch, last, foot = page(760)
+    assert "show code" in switch["source"] and foot["source"] == neighbours
+    assert first["source"].endswith(foot["source"])
     assert first["source"].count("Yes.") == 1 and "Change it" not in first["source"]
     assert "../figures/extra/01_saving_map.svg" in first["source"] and ".png" not in first["source"]
     assert parameters["metadata"]["mystnb"]["code_prompt_show"].startswith("2 parameters, yours to change")
     assert last["source"] == 'import this\n\noutputs.answer("Yes.")\n\ndraw()\n\ntell()'
-    assert {"hide-input"} == {*parameters["metadata"]["tags"], *last["metadata"]["tags"]}
-    *_, drawn_again, last = page(400)  # too small to read
+    assert parameters["metadata"]["tags"] == ["hide-input", "parameters"] and last["metadata"]["tags"] == ["hide-input"]
+    *_, drawn_again, last, foot = page(400)  # too small to read
     assert drawn_again["source"].endswith("draw()") and last["source"] == "tell()"
     rest[:0] = [_cell("markdown", "{}\n{}\n".format(*answers.MARKERS))]
     cells = pages.notebook_page({"cells": rest}, "01_x.ipynb", str)["cells"]
-    assert len(cells) == 6, "In short is left out where no answer is above"
+    assert len(cells) == 7, "In short is left out where no answer is above"
