@@ -202,7 +202,7 @@ def transfer_costs(
             timetable.schedule(kind, stages, microbatches, forward_s, backward_s, c, v, way).total_s
             for c in (0.0, send_s)
         )
-        rows.append((kind, way, (total_s - free_s) / send_s, total_s))
+        rows.append((kind, way, (total_s - free_s) / (send_s or 1), total_s))  # what takes no time lengthens nothing
     sends = 2.0 * (stages - 1 + microbatches)
     busy_s = microbatches * (forward_s + backward_s)
     free_s = busy_s + float(pipeline_schedule.pipeline_bubble_time(stages, microbatches, forward_s, backward_s))
