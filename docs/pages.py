@@ -10,7 +10,7 @@ from typing import Any
 import api
 import gallery
 
-from railcore.catalog import files, units
+from railcore.catalog import files, tables, units
 from suite import answers, outputs, workspace
 from suite.driver import parameters
 
@@ -44,7 +44,7 @@ class Pages:
         for place, text in api.pages().items():
             self._add(place, text, posixpath.join("docs", posixpath.dirname(place)))
         ledger = (workspace.FIGURES / "reproduction.md").read_text(encoding="utf-8")
-        self._add("reproduction.md", folded(ledger), "figures")
+        self._add("reproduction.md", folded_ledger(ledger), "figures")
         changes = (files.ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
         self._add("changelog.md", f"---\norphan: true\n---\n{changes}", "")
         for path in sorted(workspace.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
@@ -191,14 +191,14 @@ def _output(output: dict[str, Any], name: str, relinked: Callable[[str], str]) -
     return output
 
 
-def folded(ledger: str) -> str:
+def folded_ledger(ledger: str) -> str:
     """The ledger with the claims of each document and verdict folded away."""
 
     def fold(found: re.Match[str]) -> str:
         heading, body = found[1], found[2].strip()
         if "<details>" in body:
             return found[0]
-        return f"## {heading}\n\n<details><summary>Show {_rows(body)}</summary>\n\n{body}\n\n</details>\n\n"
+        return f"## {heading}\n\n{tables.folded(f'Show {_rows(body)}', body)}\n"
 
     return re.sub(r"^## (.*)\n((?:(?!^## ).*\n)*)", fold, ledger, flags=re.MULTILINE)
 

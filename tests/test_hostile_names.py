@@ -167,7 +167,7 @@ def test_the_site_shows_hostile_names(monkeypatch):
     parser = parsers.create_md_parser(config.MdParserConfig(enable_extensions=enabled), RendererHTML)
     for name in NAMES:
         table = tables.markdown_table([{"claim": name, "reason": f"{name} by {name}"}])
-        ledger = pages.folded(f"# Ledger\n\n## flops2024 differs\n\n{table}\n")
+        ledger = pages.folded_ledger(f"# Ledger\n\n## flops2024 differs\n\n{table}\n")
         cell = {"cell_type": "code", "id": "a", "source": [], "execution_count": 1, "metadata": {}}
         data = {"text/markdown": tables.MarkdownText(f"Best is {tables.markdown_words(name)}.\n\n{table}").text}
         cell["outputs"] = [{"output_type": "display_data", "data": data, "metadata": {}}]
