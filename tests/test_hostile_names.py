@@ -4,8 +4,8 @@ import csv
 import io
 import json
 import re
+import runpy
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import mistune
@@ -159,9 +159,7 @@ def test_the_site_shows_hostile_names(monkeypatch):
     monkeypatch.syspath_prepend(str(files.ROOT / "docs"))
     import pages
 
-    settings = SimpleNamespace(**{})
-    exec((files.ROOT / "docs" / "conf.py").read_text(), vars(settings))
-    enabled = set(getattr(settings, "myst_enable_extensions", []))
+    enabled = set(runpy.run_path(str(files.ROOT / "docs" / "conf.py"))["myst_enable_extensions"])
     from markdown_it.renderer import RendererHTML
 
     parser = parsers.create_md_parser(config.MdParserConfig(enable_extensions=enabled), RendererHTML)
