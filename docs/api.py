@@ -142,6 +142,10 @@ class _Docstring:
         for names, meaning in list(self.parameters.items()):  # "gpus: all of them. rails: of a plane."
             self.parameters[names], *more = re.split(rf"(?<=[.;]) ({'|'.join(known)}): ", meaning)
             self.parameters |= zip(more[::2], more[1::2], strict=True)
+        for base in filter(is_dataclass, getattr(target, "__mro__", ())[1:]):  # "gpus, nic_Bps: as in `HBDomains`."
+            there = f"as in `{base.__name__}`"
+            own = {names: text for names, text in self.parameters.items() if not text.startswith(there)}
+            self.parameters = _Docstring(base).parameters | own
 
 
 def _page(name: str) -> str:

@@ -22,11 +22,7 @@ html_show_sphinx = html_show_copyright = False
 html_static_path = ["_static"]
 templates_path = ["_templates"]
 html_favicon = "favicon.ico"
-html_extra_path = [
-    "favicon.ico",
-    "LICENSE.txt",
-    "CITATION.txt",
-]  # the icon: for pages of plans
+html_extra_path = ["favicon.ico", "LICENSE.txt", "CITATION.txt"]  # the icon: where browsers look for it
 html_css_files = ["railcore.css"]
 html_js_files = ["railcore.js"]
 html_search_scorer = str(Path(__file__).parent / "_static/scorer.js")

@@ -42,7 +42,7 @@ def domain_warnings(gpus: int, hb_domain_size: int, advice: str = "") -> tuple[s
 class HBDomains:
     """GPUs in HB domains (scale-up or NVLink domains); the last one may be part-filled.
 
-    gpus: in all.
+    gpus: GPUs in all.
     hb_domain_size: GPUs of an HB domain; at most all GPUs.
     nic_Bps: of a GPU's NIC, one direction [bytes/s]; None: a job takes its machine's.
     hb_Bps: of a GPU into its HB domain, one direction [bytes/s]; None: a job takes its machine's.
@@ -96,12 +96,7 @@ class HBDomains:
 class RailFabric(HBDomains):
     """A cluster's scale-out network together with its HB domains (scale-up or NVLink domains).
 
-    gpus: in all.
-    hb_domain_size: GPUs of an HB domain; at most all GPUs.
-    nic_Bps: of a GPU's NIC, one direction [bytes/s]; None: a job takes its machine's.
-    hb_Bps: of a GPU into its HB domain, one direction [bytes/s]; None: a job takes its machine's.
-    hb_switches: of a domain, each joining all its GPUs; 0 for a full mesh of GPUs.
-    warnings: what is odd but allowed, a text each.
+    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: as in `HBDomains`.
     radix: ports of a switch at the NIC's full speed.
     oversubscription: of the any-to-any layer over the rails: math.inf is rail-only, 1 is rail-optimized.
     rails: GPU j of a domain is on rail j modulo `rails`; 0 stands for a rail for each GPU of a domain, 1 is a fat tree.
