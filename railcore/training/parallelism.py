@@ -84,15 +84,15 @@ def indivisible(model: Transformer, strategy: Mapping[str, Any]) -> dict[str, ND
 @checked
 @dataclass(frozen=True)
 class Strategy:
-    """How one model is split over N = t c p d GPUs.
+    """How one model is split over N = t × c × p × d GPUs.
 
-    tensor: t [ranks].
-    context: c [ranks].
-    pipeline: p [stages].
-    data: d [replicas].
+    tensor: t, ranks that share each layer's matrices.
+    context: c, ranks that share a sequence.
+    pipeline: p, stages that the layers are spread over.
+    data: d, replicas, each with other sequences.
     expert: e, ranks that the experts are spread over; they are among the others.
     interleave: v, model chunks of a stage.
-    micro_batch: b [sequences].
+    micro_batch: b, sequences that pass a stage at a time.
     recompute: activations computed again in the backward pass: "none", "selective" (the modules that the software says,
         by default attention scores) or "full".
     sequence_parallel: whether tensor ranks split the activations between the tensor-parallel parts.
