@@ -31,9 +31,9 @@ def ledger_text(ledger: list[dict[str, str]]) -> str:
             "# Claims of the documents, and what comes out\n",
             "Made by `make figures`, with the numbers in [reproduction.csv](reproduction.csv). "
             f"Titles, authors and links of [the documents]({_DOCUMENTS}).\n",
-            "First the claims that a model could have got wrong. A claim is put to a model where the model could have given another "
-            "number, and came out where it is reproduced (below). The last column has the others, and how many of them "
-            "are reproduced.\n",
+            "First the claims that a model could have got wrong. A claim is put to a model where the model could have "
+            "given another number, and came out where it is reproduced (below). The last column has the others, and "
+            "how many of them are reproduced.\n",
             markdown_table(claims.evidence_counts(ledger)),
             f"{claims.evidence_text(ledger)}\n",
             "All claims by verdict. A count leads to its claims.\n",
