@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
 from railcore.photonics import circuits, control_plane
@@ -203,5 +204,18 @@ def test_what_a_delay_costs_is_said_and_drawn_with_the_switches_of_its_range():
     both = document.overhead_words(0.1, "A on B", 0.475, shares[-1])
     assert both.startswith("3.49% longer in the measured run") and "the same changes add 47.5%. Buy a switch" in both
     assert document.overhead_words(0.1, "A on B", 0.0).endswith("Any circuit switch is fast enough.")
+    assert "Buy a switch" in document.overhead_words(0.0, "A on B", 0.0)
     figure = charts.overhead_by_reconfiguration(measured, 0.1, {"near": 0.06, "far": 9.0}, "run")
     assert {text.get_text() for text in figure.axes[0].texts} == {"100 ms: +3.49%", "near"}
+    assert figure.axes[0].get_xlabel().endswith("switches of Table 3")
+
+
+def test_changes_of_nanoseconds_are_told_apart_and_may_add_nothing():
+    table = pd.DataFrame({"network": "run", "reconfiguration_s": [5e-9, 1e-8, 2e-8], "overhead": [0.0, 0.1, 0.2]})
+    figure = charts.overhead_by_reconfiguration(table, 1e-8, {}, "run")
+    assert [text.get_text() for text in figure.axes[0].texts] == ["10 ns: +10%"]
+    figure = charts.overhead_by_reconfiguration(table.assign(overhead=0.0), 1e-8, {}, "run")  # a warning is an error
+    assert figure.axes[0].get_ylim() == (0, 0.01)
+    table = table.assign(source="run", requests="on demand", iteration_s=1 + table["overhead"], measured=False)
+    figure = charts.iteration_time_by_reconfiguration(table, {"run": 1.0}, 1e-8, "run", {})
+    assert [text.get_text() for text in figure.axes[0].texts] == ["without provisioning, 10 ns: +10%"]

@@ -258,6 +258,14 @@ def test_a_change_hides_in_the_windows_that_are_no_shorter():
     assert legible.faults(ax.figure) == []
 
 
+def test_a_change_without_length_is_drawn_at_the_left_end_and_no_windows_are_refused():
+    (ax,) = window_lengths.hidden_changes(pd.Series([0.0, 0.5]), [0.0], "run").axes
+    assert ax.lines[-1].get_xydata().tolist() == [[window_lengths.SHORTEST_S, 1.0]]
+    assert legible.faults(ax.figure) == []
+    with pytest.raises(ValueError, match="windows_s is empty: give"):
+        window_lengths.hidden_changes(pd.Series(dtype=float), [0.0], "run")
+
+
 def test_phases_and_windows_of_a_rail_do_not_overlap(timeline):
     phases = windows.rail_phases(timeline)
     computed = windows.rail_windows(timeline)
@@ -310,3 +318,5 @@ def test_an_own_schedule_counts_its_windows_in_its_title(solved):
     assert "32 layers" in ragged["traffic"].attrs["warnings"][0]
     with pytest.raises(ValueError, match="seeds is 0"):
         run.jittered_windows(solved, 0.02, 0)
+    with pytest.raises(ValueError, match=r"pipeline is 1, .*: give 2 or more stages"):
+        run.own_schedule(1, 1, 2, 1e-3, solved)

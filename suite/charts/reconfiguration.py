@@ -100,18 +100,18 @@ def overhead_by_reconfiguration(
         colour = (NETWORKS["photonic"], GREY)[i % 2]
         ax.plot(line["reconfiguration_s"], line["overhead"], color=colour, linewidth=2, label=name)
         words: dict = {"fontsize": 10, "ha": "right", "weight": "bold", "color": colour}
-        for share in line.loc[np.isclose(line["reconfiguration_s"], marked_s), "overhead"]:
+        for share in line.loc[np.isclose(line["reconfiguration_s"], marked_s, atol=0), "overhead"]:
             ax.plot(marked_s, share, "o", color=colour, zorder=3)
             text = f"{units.show(marked_s, 's')}: +{percent(share)}"
             plotting.text_beside(ax, text, (marked_s, share), (-8, 6), **words)
-    ax.set(xlim=(first, last), ylim=(0, 1.25 * data["overhead"].max()))
+    ax.set(xlim=(first, last), ylim=(0, max(1.25 * data["overhead"].max(), 0.01)))
     plotting.log_axis(ax.xaxis, text=lambda s: units.show(s, "s"))
     for name, time_s in switches.items():
         if first < time_s < last:
             ax.axvline(time_s, color=GREY, linestyle=":", linewidth=1)
             top: dict = {"xycoords": ("data", "axes fraction"), "va": "top", "ha": "right", "rotation": 90}
             ax.annotate(name, (time_s, 0.98), (-2, 0), textcoords="offset points", fontsize=9, **top)
-    ax.set_xlabel("time that a circuit switch takes to change; dotted: switches that one can buy")
+    ax.set_xlabel("time that a circuit switch takes to change; dotted: switches of Table 3")
     plotting.percent_axis(ax.yaxis, "longer iteration")
     legend_below(figure, ax, 1)
     return figure
@@ -132,7 +132,8 @@ def _lines_of_ways(ax: plt.Axes, part: pd.DataFrame, base: float, marked_s: floa
             line["iteration_s"],
             **(plotting.line_style(i, label=name, color=_WAY_COLOURS.get(str(way), GREY)) | style),
         )
-        for row in line[np.isclose(line["reconfiguration_s"], marked_s)].itertuples() if increases else ():
+        near = np.isclose(line["reconfiguration_s"], marked_s, atol=0)
+        for row in line[near].itertuples() if increases else ():
             text = f"{WAYS.get(str(way), way)}, {units.show(marked_s, 's')}: +{percent(row.iteration_s / base - 1)}"
             place: dict = {"xycoords": "axes fraction", "fontsize": 9}
             ax.annotate(text, (0.03, 0.94 - 0.07 * i), **place)

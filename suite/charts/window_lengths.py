@@ -87,8 +87,10 @@ def window_lengths_figure(
 def hidden_changes(windows_s: pd.Series, delays_s: Sequence[float], title: str) -> plt.Figure:
     """Share of windows that hide a change over its time, with the share at some times in words.
 
-    windows_s: lengths [s]. delays_s: times of a change that are named [s]. title: of the figure.
+    windows_s: lengths [s], at least one. delays_s: times of a change that are named [s]. title: of the figure.
     """
+    if windows_s.empty:
+        raise ValueError("windows_s is empty: give one length or more")
     figure, ax = plt.subplots(figsize=(10, 4))
     figure.suptitle(title, fontsize=11)
     lengths = np.sort(np.maximum(windows_s.to_numpy(float), SHORTEST_S))
@@ -97,12 +99,12 @@ def hidden_changes(windows_s: pd.Series, delays_s: Sequence[float], title: str) 
     ax.set_ylim(0, 1.06)
     log_axis(ax.xaxis, [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10], text=lambda s: units.show(s, "s"))
     for delay in delays_s:
-        share = (windows_s >= delay).mean()
+        share, x = (windows_s >= delay).mean(), max(delay, SHORTEST_S)  # 0 is not on the log axis
         look: dict = {"color": COLOURS[1], "linestyle": "--", "linewidth": 1.2}
-        ax.plot([delay, delay, SHORTEST_S * 0.8], [0, share, share], **look)
-        ax.plot(delay, share, "o", color=COLOURS[1])
+        ax.plot([x, x, SHORTEST_S * 0.8], [0, share, share], **look)
+        ax.plot(x, share, "o", color=COLOURS[1])
         words = f"{units.show(delay, 's', 3)} hides in {percent(share)}"
-        text_beside(ax, words, (delay, share), (8, 4), fontsize=10, weight="bold", color=COLOURS[1])
+        text_beside(ax, words, (x, share), (8, 4), fontsize=10, weight="bold", color=COLOURS[1])
     ax.set_xlabel("time that a circuit switch takes to change")
     percent_axis(ax.yaxis, "pauses that hide the change")
     return figure

@@ -20,7 +20,7 @@ from railcore.network.topology.photonic import circuit_reach
 from railcore.training.runs import published_table
 from suite.ledger import claims
 from suite.ledger.readings import Entries, joined_texts, verdict_readings
-from suite.photonic2025.photonic_cost import CITED, PHOTONIC, photonic_network_costs, photonic_savings
+from suite.photonic2025.photonic_cost import CITED, PHOTONIC, cheapest_planes, photonic_network_costs, photonic_savings
 from suite.photonic2025.reconfiguration import QUOTED_S
 
 SCALE_UPS = {"GB200 NVL72": "gpus_gb200", "DGX H200": "gpus_h200"}  # platforms of Table 3 as its claims name them
@@ -383,7 +383,7 @@ def savings_words(
             f"Nothing for {cluster}: {circuit_switch} serves at most {mine['largest_cluster'].max():,}. Take larger HB "
             "domains, which have smaller rails, or a switch of more ports."
         )
-    best = mine.loc[mine["cost_usd"].map(units.significant).idxmin()]
+    best = mine[mine["planes"] == cheapest_planes(plans, circuit_switch)].iloc[0]
     saved = {name: 1 - best["cost_usd"] / best[f"rail_{name}_cost_usd"] for name in ("optimized", "only")}
     than = [f"{abs(share):.1%} {'more' if share < 0 else 'less'} than rail-{name}" for name, share in saved.items()]
     told = f"With {circuit_switch} circuit switches, photonic rails for {cluster} cost {' and '.join(than)}. "

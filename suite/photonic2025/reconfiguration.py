@@ -22,7 +22,7 @@ from suite.ledger import claims
 from suite.ledger.readings import Entries, with_prefix
 from suite.photonic2025 import circuit_lanes
 from suite.photonic2025.ring_limits import ring_all_to_all_ratio
-from suite.photonic2025.run import EAGER, MODEL, PLATFORM, solved_machine
+from suite.photonic2025.run import EAGER, GPU, MODEL, PLATFORM, solved_machine
 from suite.photonic2025.trace import (
     WINDOW_RAIL,
     measured_rates,
@@ -34,6 +34,7 @@ from suite.photonic2025.window_claims import MILLISECONDS_S
 
 REQUESTS = {"on demand": False, "provisioned": True}  # provisioning or not
 QUOTED_S = 0.1  # reconfiguration delay at which the document quotes overheads
+MEASURED = f"{MODEL} on {GPU}, measured with links at a small part of their rate"  # network of `measured_overheads`
 _RING_RANKS = 16  # of the claim on experts
 _ROUNDING = 1e-12  # shares below it are sums of the same times in another order
 # By the authors' labels; AR after a window is the AllReduce over the pipeline, since that over data-parallel ranks is
@@ -112,7 +113,7 @@ def frontend_table(simulated: pd.DataFrame, fewer: pd.DataFrame, frontend_bytes:
 
 def _quoted(simulated: pd.DataFrame) -> pd.Series:
     """Increase at 100 ms by provisioning."""
-    return simulated[np.isclose(simulated["reconfiguration_s"], QUOTED_S)].set_index("provisioning")["overhead"]
+    return simulated[np.isclose(simulated["reconfiguration_s"], QUOTED_S, atol=0)].set_index("provisioning")["overhead"]
 
 
 def emulated_runs(gpus: int = 16) -> pd.DataFrame:
@@ -140,7 +141,7 @@ def emulation_summary() -> pd.DataFrame:
             mine = runs[(runs["requests"] == way) & (runs["reconfiguration_s"] <= 1)]
             delays, times = mine["reconfiguration_s"].to_numpy(), mine["iteration_s"].to_numpy()
             changes, at_once = np.polyfit(delays, times, 1)[0], times[delays == 0][0]
-            added = times[np.isclose(delays, QUOTED_S)][0] / at_once - 1
+            added = times[np.isclose(delays, QUOTED_S, atol=0)][0] / at_once - 1
             row = (gpus, way, without, at_once / without - 1, changes, added, (at_once - without) / changes)
             rows.append(row)
     names = "gpus requests without_s control_plane changes added each_change_s".split()
@@ -248,8 +249,7 @@ def table3_delays() -> dict[str, float]:
 def measured_overheads(delays_s: Sequence[float]) -> pd.DataFrame:
     """What delays of the switch [s] cost the measured run, with provisioning: network, reconfiguration_s, overhead."""
     shares = replayed_iteration_times(delays_s, True) / measured_run()["iteration_time"] - 1
-    name = f"{MODEL} on A100, measured with links at a small part of their rate"
-    return pd.DataFrame({"network": name, "reconfiguration_s": delays_s, "overhead": shares})
+    return pd.DataFrame({"network": MEASURED, "reconfiguration_s": delays_s, "overhead": shares})
 
 
 def overhead_words(delay_s: float, run: str, full: float, measured: float | None = None) -> str:
@@ -269,10 +269,11 @@ def overhead_words(delay_s: float, run: str, full: float, measured: float | None
     delay = f"if circuits take {units.show(delay_s, 's')} to change and change as early as they can"
     told = f"{_percent(full)} longer, for {run} at the full rate of its links, {delay}."
     if measured is not None:
-        told = f"{_percent(measured)} longer in the measured run of {MODEL} on A100, {delay}; its links ran at a small "
-        told += f"part of their rate. At the full rate the same changes add {_percent(full)}."
-    advice = "Buy a switch whose change is short beside your iteration" if full else "Any circuit switch is fast enough"
-    return f"{told} {advice}."
+        told = f"{_percent(measured)} longer in the measured run of {MODEL} on {GPU}, {delay}; its links ran at a "
+        told += f"small part of their rate. At the full rate the same changes add {_percent(full)}."
+    if full == 0 and delay_s > 0:
+        return f"{told} Any circuit switch is fast enough."
+    return f"{told} Buy a switch whose change is short beside your iteration."
 
 
 def _percent(share: float) -> str:

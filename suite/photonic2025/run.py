@@ -32,7 +32,7 @@ from suite.photonic2025.trace import (
 )
 from suite.photonic2025.windows import all_rail_windows, rail_bursts, rail_phases, rail_windows, window_count
 
-MODEL, PLATFORM = "Llama-3 8B", "Perlmutter GPU node"
+MODEL, PLATFORM, GPU = "Llama-3 8B", "Perlmutter GPU node", "A100"
 SOLVED_WINDOW = 4  # forward and backward pass of stage 1, in which nothing is on the rail
 _SLOW_BPS = units.GB  # of the second run from which the HB bandwidth follows
 EAGER = replace(MODERN, overlap_tensor=False, overlap_pipeline=False)  # PyTorch without compilation
@@ -344,7 +344,7 @@ def traffic_picture(timeline: StepTimeline, ranks: Iterable[int]) -> tuple[pd.Da
 def run_title(pipeline: str = ", FSDP 2 and PP 2", model: str = MODEL) -> str:
     """What was measured and computed, for titles of figures. pipeline: what is on the rails; model: its name."""
     nic = units.show(catalog_machine(PLATFORM).nic_Bps, "bps")
-    return f"{model} on {PLATFORM}s of four A100: TP 4 in the node{pipeline} on rails of {nic}"
+    return f"{model} on {PLATFORM}s of four {GPU}: TP 4 in the node{pipeline} on rails of {nic}"
 
 
 def traffic_title(workload: Workload) -> str:
@@ -366,7 +366,7 @@ def own_schedule(
     Parameters
     ----------
     pipeline, chunks, microbatches
-        p, v and m; with chunks m is a multiple of p.
+        p, at least 2, v and m; with chunks m is a multiple of p.
     delay_s
         Reconfiguration delay [s]: how many windows are at least as long.
     machine, model
@@ -379,8 +379,10 @@ def own_schedule(
     Raises
     ------
     ValueError
-        As `Strategy.check`.
+        As `Strategy.check`, and with one stage, which has no windows.
     """
+    if pipeline == 1:
+        raise ValueError("pipeline is 1, which leaves a rail one kind of traffic and no windows: give 2 or more stages")
     strategy = run_strategy(pipeline, chunks)
     timeline = run_timeline(run_workload(strategy, microbatches, machine, model=model))
     picture = rail_picture(timeline)
