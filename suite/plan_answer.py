@@ -2,6 +2,7 @@
 
 from railcore.catalog import units
 from railcore.planner import Plan, shown
+from railcore.planner.choice import missed_limits
 from railcore.planner.goals import NO_DIFFERENCE
 
 
@@ -25,9 +26,12 @@ def bought_words(plan: Plan) -> str:
     high, limit = plan.days_interval[1], plan.spec.limits.days
     sure = ". It should end within your limit, but may take" if limit and high > limit else ". It may take"
     told += f"{sure} up to {shown('days', high, 3)}" + ", within your limit" * bool(limit and high <= limit)
-    alike = [other for other in others if abs(usd[other.name] / usd[best.name] - 1) < NO_DIFFERENCE]
-    if alike:
-        return f"{told}. Ask for offers of the other networks that cost the same, too."
-    if plan.flips.empty:
-        return f"{told}. No single price, power or rate changes that within its range."
-    return f"{told}. Check the {units.words(plan.flips.parameter.iloc[0])} first: it changes that most easily."
+    within = [other for other in others if not missed_limits(other, plan.spec.limits)]
+    alike = any(abs(usd[other.name] / usd[best.name] - 1) < NO_DIFFERENCE for other in within)
+    advice = "No single price, power or rate changes that within its range"
+    if not plan.flips.empty:
+        advice = f"Check the {units.words(plan.flips.parameter.iloc[0])} first: it changes that most easily"
+        advice += "; other networks cost the same, so ask for offers of them, too" * alike
+    elif alike:
+        advice = "Ask for offers of the other networks that cost the same, too"
+    return f"{told}. {advice}."

@@ -15,7 +15,7 @@ from railcore.network import price_books
 from railcore.network.switches import SwitchModel
 from suite import legible
 from suite.drawing.clusters import cluster_figure
-from suite.nwktimes2025.cluster import GPUS_PER_NODE, cluster_claims, document_cluster, documents_notes
+from suite.nwktimes2025.cluster import GPUS_PER_NODE, cluster_claims, document_cluster, documents_notes, networks_words
 
 SHARED = ("frontend", "management", "storage")
 
@@ -177,3 +177,9 @@ def test_links_of_a_gpu_in_its_node_carry_its_bandwidth_together(switches):
     graph = cluster.graph("scale-up")
     own = sum(at["bandwidth_Bps"] for *_, at in graph.edges("D2.GPU3", data=True))
     assert own == pytest.approx(cluster.hb_Bps) and graph.degree("D2.GPU3") == (switches or 3)
+
+
+def test_a_server_of_one_gpu_has_no_scale_up_network():
+    texts = [networks_words(network_table(document_cluster(gpus_per_node=count))) for count in (4, 1)]
+    assert texts[0].startswith("Five: ") and "scale-up inside it" in texts[0]
+    assert texts[1] == "Four: scale-out to GPUs of other servers, frontend, management and storage."

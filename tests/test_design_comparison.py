@@ -1,5 +1,6 @@
 """What parts take with them, against the graph; the three ways to put rails on switches beside each other."""
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -240,6 +241,13 @@ def test_designs_of_uneven_room_are_drawn_by_what_is_asked():
         assert len(figure.axes[0].texts) == len(data)
         starred = [text.get_text() for text in figure.axes[0].texts if text.get_text().endswith("*")]
         assert len(starred) == data["rails_apart"].sum()
+
+
+def test_bars_of_designs_are_their_costs_in_thousands():
+    data = pd.DataFrame({"design": ["one", "two"], "part": "switches", "cost_usd": [2e3, 3e3]})
+    (ax,) = segment_designs.design_cost_bars(data, "cost").axes
+    assert {2.0, 3.0} <= {bar.get_height() for bar in ax.patches} | {bar.get_width() for bar in ax.patches}
+    plt.close("all")
 
 
 def test_a_design_that_cannot_be_built_is_a_row_and_the_others_go_on():

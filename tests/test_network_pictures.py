@@ -107,3 +107,6 @@ def test_candidates_stand_below_the_best_with_the_days_of_nine_of_ten_cases():
     assert [[bar.get_width() for bar in ax.patches] for ax in (price, cost)] == [[2, 3], [10, 12]]
     assert [line[:, 0].tolist() for line in days.collections[0].get_segments()] == [[22, 88], [25, 100]]
     assert [text.get_text() for text in days.texts] == ["44.0", "50.0"]
+    limited = tradeoffs.candidates_by_cost(data, "A model", limit_days=200.0).axes[2]
+    assert limited.get_xlim()[1] > 200 and limited.lines[0].get_xdata()[0] == 200
+    assert limited.texts[-1].get_text() == "limit of 200 days"

@@ -263,6 +263,8 @@ def test_charts_draw_every_box_and_bar(three_d):
 def test_a_run_in_words(three_d):
     text = primer.run_text(three_d)
     assert "the same weights as" in text and "8 GPUs" in text and "tensor parallelism sends most (62.5%)" in text
+    assert text.endswith(" Keep the ranks that send most in a node.")
     assert "differ" in primer.run_text(dataclasses.replace(three_d, learning_rate=0.2))
     alone = comparison.emulated_run(FeedForward([2, 2]), Strategy(), 1, 1)
-    assert "sends nothing" in primer.run_text(alone) and "over 1 GPU, the small network ends" in primer.run_text(alone)
+    text = primer.run_text(alone)
+    assert "sends nothing" in text and "over 1 GPU, the small network ends" in text and "in a node" not in text

@@ -1,5 +1,6 @@
 import itertools
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from railcore.training.pipeline_schedule import (
     microbatches_in_flight,
     pipeline_bubble_time,
 )
+from suite.charts import timelines
 from suite.railonly2025 import pipeline
 from suite.railonly2025.pipeline import formula_checks
 
@@ -217,3 +219,13 @@ def test_tables_of_schedules_and_of_transfers_are_those_of_the_timetables():
         for transfers in TRANSFERS:
             assert added[name, transfers] == pytest.approx(critical_sends(4, 8, 1, kind, transfers))
     assert added["1F1B", "the document's sum"] == 2 * (4 - 1 + 8)
+    free = pipeline.transfer_costs(4, 8, 0.01, 0.02, 0.0, 2)["transfers that lengthen it"]
+    assert (free[:-1] == 0).all() and free.iloc[-1] == 2 * (4 - 1 + 8)
+
+
+def test_panels_of_schedules_are_lettered_in_the_order_drawn():
+    tables, _ = pipeline.schedule_tables(2, 2, 0.01, 0.02, 2)
+    parts = [(title, table.events, table.peak_microbatches) for title, table in tables.items()][1:]
+    titles = [ax.get_title("left") for ax in timelines.pipeline_gantts(parts).axes]
+    assert [title[:8] for title in titles] == ["(a) 1F1B", "(b) inte"]
+    plt.close("all")

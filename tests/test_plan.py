@@ -39,6 +39,7 @@ from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.software import newest_runtime
 from railcore.training.transformer import as_model, model_flops_utilization
+from suite.legible import answer_faults
 from suite.plan_answer import bought_words
 
 OWNED = {"ownership_usd", "cost_usd", "token_usd", "gpu_hour_usd"}
@@ -673,6 +674,18 @@ def test_what_to_buy_in_words_has_its_direction():
         asked = replace(found, spec=found.spec.model_copy(update={"limits": limits}))
         assert told in bought_words(asked)
     assert "rail-optimized" not in bought_words(plan(spec(candidates=["rail-only"])))
+
+
+def test_what_to_buy_names_what_flips_it_and_then_equal_offers_within_the_limits():
+    found = usual()
+    flip, same = "first: it changes that most easily", "other networks cost the same"
+    text = bought_words(found)
+    assert not found.flips.empty and 0 < text.index(flip) < text.index(same) and not answer_faults(text)
+    best, *others = found.answers
+    days = best.numbers["days"]
+    late = tuple(replace(each, numbers={**each.numbers, "days": 2 * days}) for each in others)
+    limited = found.spec.model_copy(update={"limits": GoalsSpec(days=1.5 * days)})
+    assert same not in bought_words(replace(found, answers=(best, *late), spec=limited))
 
 
 def test_the_terminal_has_speed_energy_and_cost_of_the_best():

@@ -477,6 +477,14 @@ def test_errors_of_a_model_stand_beside_those_of_the_documents_formulas_with_bot
     plt.close("all")
 
 
+def test_longer_iterations_are_two_bars_a_platform():
+    data = pd.DataFrame({"platform": ["A100", "H100"], "iteration": [0.1, 0.2], "iteration_at_once": [0.05, 0.08]})
+    (ax,) = routing.longer_iterations(data, "longer").axes
+    assert [bar.get_width() for bar in ax.patches] == [0.1, 0.2, 0.05, 0.08]
+    assert [text.get_text() for text in ax.texts] == ["10%", "20%", "5%", "8%"]
+    plt.close("all")
+
+
 def test_slowdowns_by_routing_are_cells_with_the_documents_number_beside_their_platform():
     data = pd.DataFrame({"load": ["uniform", "hot"], "platform": "A100", "routing": "two-hop", "phases": "in turn"})
     figure = routing.slowdown_by_routing(data.assign(slowdown=[0.1, -0.7], bandwidth_ratio=0.08), "", {"A100": "8.2%"})

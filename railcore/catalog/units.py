@@ -67,6 +67,7 @@ _LABELS = {
     "radix": "switch radix [ports]",
     "oversubscription": "oversubscription, down : up",
 }
+COUNT_WORDS = ("no", "one", "two", "three", "four", "five", "six")  # by the count
 _SINGULARS = {"ies": "y", "sses": "ss", "tches": "tch", "s": ""}  # endings, the longest first
 _DIVIDERS = ",_' \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"  # of thousands, in groups of three digits
 NUMBER = re.compile(

@@ -115,11 +115,11 @@ def pipeline_gantt(
 
 
 def pipeline_gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]]) -> plt.Figure:
-    """Gantt charts over one another on one axis of time, each from its title, events and peaks."""
+    """Gantt charts over one another on one axis of time, lettered, each from its title, events and peaks."""
     rows = sum(events["stage"].max() + 3 for _, events, _ in parts)
     figure, axes = plt.subplots(len(parts), 1, figsize=(10, 0.6 + 0.38 * rows), squeeze=False)
-    for ax, (title, events, peaks) in zip(axes.flat, parts, strict=True):
-        pipeline_gantt(events, ax, peaks=peaks, title=title)
+    for letter, ax, (title, events, peaks) in zip(ascii_lowercase, axes.flat, parts, strict=False):
+        pipeline_gantt(events, ax, peaks=peaks, title=f"({letter}) {title}")
     right = max(ax.get_xlim()[1] for ax in axes.flat)
     for ax in axes.flat:
         ax.set_xlim(right=right)

@@ -398,11 +398,8 @@ def exposed_answer(cases: Cases, machine: str, chunks: int) -> str:
     machine: in words. chunks: of the gradients, on the timelines.
     """
     names = {"dense": "dense model", "moe": "mixture of experts"}
-    sizes = {name: f"{number(case.model.total_parameters / 1e12, 2)}T parameters" for name, case in cases.items()}
     shares = {name: float(case.share) for name, case in cases.items()}
-    told = " and ".join(
-        f"{number(100 * share, 2)}% with a {names[key]} of {sizes[key]}" for key, share in shares.items()
-    )
+    told = " and ".join(f"{number(100 * share, 2)}% with a {names[key]}" for key, share in shares.items())
     others = [float(case.changed(rule=rule).share) for case in cases.values() for rule in OVERLAP_RULES]
     timed = [timeline(c.times, c.site, chunks, **options) for c in cases.values() for options in TIMELINE_ASSUMPTIONS]
     most = max(*others, *(float(view.share) for view in timed))

@@ -1,11 +1,14 @@
 """The cluster of Fig. 1-1 to 1-6, six nodes of four GPUs, and nwktimes2025's claims about it."""
 
+import pandas as pd
+
 from railcore import catalog
-from railcore.catalog.units import Gbps, number, show
+from railcore.catalog.units import COUNT_WORDS, Gbps, number, show
 from railcore.deploy.cluster import Cluster
 from suite.ledger.readings import Entries, with_prefix
 
 NODES, GPUS_PER_NODE = 6, 4
+SCALE_UP = "DGX H100"  # platform of the catalog whose bandwidth inside a node is taken: the document names none
 
 
 def document_cluster(**options) -> Cluster:
@@ -16,7 +19,20 @@ def document_cluster(**options) -> Cluster:
     """
     printed = {"nodes": NODES, "gpus_per_node": GPUS_PER_NODE}
     servers = {"gateways": 2, "management_servers": 2, "storage_servers": 2}
-    return Cluster(**{**printed, **servers, **options})
+    inside = {"hb_Bps": catalog.item("platforms", SCALE_UP)["hb_bandwidth"]}
+    return Cluster(**{**printed, **inside, **servers, **options})
+
+
+def networks_words(networks: pd.DataFrame) -> str:
+    """How many networks a node takes part in, and which: a sentence. networks: of `network_table`.
+
+    A node of one GPU has no GPUs for a scale-up network to join.
+    """
+    ends = {"scale-up": "scale-up inside it", "scale-out": "scale-out to GPUs of other servers"}
+    ports = networks.set_index("network")["node_ports"]
+    joined = [name for name in ports.index if name != "scale-up" or ports[name] > 1]
+    *first, last = [ends.get(name, name) for name in joined]
+    return f"{COUNT_WORDS[len(joined)].capitalize()}: {', '.join(first)} and {last}."
 
 
 def documents_notes() -> dict[str, str]:

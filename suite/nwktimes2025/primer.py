@@ -417,15 +417,17 @@ def run_text(run: EmulatedRun) -> str:
     """A training step in words: what splits it, whether it equals that of one rank, which ranks send most."""
     numbers, log = largest_difference(run), run.ranks.log
     same = "the same weights" if numbers < _EQUAL else f"weights that differ by up to {numbers:.1g} from those"
-    sends, total = "sends nothing", float(log["bytes"].sum())
+    sends, advice = "sends nothing", "Split it to see what the ranks send each other"
+    total = float(log["bytes"].sum())
     if total:
         kinds = log.groupby("kind")["bytes"].sum()
         most = kinds.idxmax()
         sends = f"{most} parallelism sends most ({kinds[most] / total:.1%})"
+        advice = "Keep the ranks that send most in a node"
     return (
         "Tensor ranks share the neurons of each layer, pipeline stages the layers, data-parallel ranks the samples. "
         f"So split over {counted(run.strategy.gpus, 'GPUs')}, the small network ends a training step with {same} as on "
-        f"one GPU, and {sends}. Keep the ranks that send most in a node."
+        f"one GPU, and {sends}. {advice}."
     )
 
 

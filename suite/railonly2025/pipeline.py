@@ -170,9 +170,9 @@ def schedule_tables(
     """
     kinds = {"GPipe": ("gpipe", 1), "1F1B": ("1f1b", 1), f"interleaved 1F1B, {chunks} chunks": ("interleaved", chunks)}
     tables, events = {}, []
-    for letter, (name, (kind, v)) in zip("abc", kinds.items(), strict=True):
+    for name, (kind, v) in kinds.items():
         table = timetable.schedule(kind, stages, microbatches, forward_s, backward_s, chunks=v)
-        title = f"({letter}) {name}: {units.show(table.total_s, 's', 4)}, bubble {table.bubble_share:.1%}"
+        title = f"{name}: {units.show(table.total_s, 's', 4)}, bubble {table.bubble_share:.1%}"
         tables[f"{title}, a stage holds up to {table.peak_microbatches.max():.4g} micro-batches"] = table
         peaks = table.peak_microbatches[table.events["stage"]]
         events.append(table.events.assign(kind=kind, bubble_share=table.bubble_share, peak_microbatches=peaks))
