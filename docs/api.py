@@ -143,9 +143,11 @@ class _Docstring:
             self.parameters[names], *more = re.split(rf"(?<=[.;]) ({'|'.join(known)}): ", meaning)
             self.parameters |= zip(more[::2], more[1::2], strict=True)
         for base in filter(is_dataclass, getattr(target, "__mro__", ())[1:]):  # "gpus, nic_Bps: as in `HBDomains`."
-            there = f"as in `{base.__name__}`"
-            own = {names: text for names, text in self.parameters.items() if not text.startswith(there)}
-            self.parameters = _Docstring(base).parameters | own
+            for names in [
+                each for each, text in self.parameters.items() if text.startswith(f"as in `{base.__name__}`")
+            ]:
+                del self.parameters[names]
+                self.parameters |= {name: _Docstring(base).parameters[name] for name in names.split(", ")}
 
 
 def _page(name: str) -> str:

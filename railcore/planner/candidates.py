@@ -140,7 +140,7 @@ def _usual(case: Case) -> Iterator[tuple[CandidateSpec, str]]:
         thin = f"A fat tree whose leaves have {ratio:g} links down for each link up."
         yield network(f"Clos, leaves {ratio:g}:1", "Clos", thin, _UNPUBLISHED, oversubscription=ratio)
     alone = f"A rail for each of the {size} GPUs of an HB domain; rails never meet: the HB domain carries the rest."
-    yield network("rail-only", "rail-only", alone, "DeepSeek-V3 trained on one: its eight planes.")
+    yield network("rail-only", "rail-only", alone, "DeepSeek-V3 trained on one; its eight planes have these counts.")
     if spec.planes > 1:
         apart = f"Rail-only in {spec.planes} planes that never meet. A proposal."
         yield network(f"rail-only, {spec.planes} planes", "rail-only", apart, _UNPUBLISHED, planes=spec.planes)
