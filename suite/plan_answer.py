@@ -30,7 +30,7 @@ def bought_words(plan: Plan) -> str:
     alike = any(abs(usd[other.name] / usd[best.name] - 1) < NO_DIFFERENCE for other in within)
     advice = "No single price, power or rate changes that within its range"
     if not plan.flips.empty:
-        advice = f"Check the {units.words(plan.flips.parameter.iloc[0])} first: it changes that most easily"
+        advice = f"Check the {units.words(plan.flips.parameter.iloc[0])} first: it most easily makes another one best"
         advice += "; other networks cost the same, so ask for offers of them, too" * alike
     elif alike:
         advice = "Ask for offers of the other networks that cost the same, too"

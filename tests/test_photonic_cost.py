@@ -260,5 +260,5 @@ def test_savings_in_words_have_their_direction():
     assert "With A circuit switches" in words(plans) and "Take rail-only" in words(plans)
     assert "25.0% less than rail-optimized and 50.0% more than rail-only" in words(plans)
     saving = words(plans.assign(rail_only_cost_usd=4.0))
-    assert "With large HB domains rail-only is cheaper" in saving and "the one cited has too few ports" in saving
+    assert "With large HB domains rail-only is cheaper" in saving and "the cited switch has too few ports" in saving
     assert words(plans.assign(cost_usd=np.nan)).startswith("Nothing for 1,024 GPUs in HB domains as of DGX H200: ")

@@ -678,7 +678,7 @@ def test_what_to_buy_in_words_has_its_direction():
 
 def test_what_to_buy_names_what_flips_it_and_then_equal_offers_within_the_limits():
     found = usual()
-    flip, same = "first: it changes that most easily", "other networks cost the same"
+    flip, same = "first: it most easily makes another one best", "other networks cost the same"
     text = bought_words(found)
     assert not found.flips.empty and 0 < text.index(flip) < text.index(same) and not answer_faults(text)
     best, *others = found.answers

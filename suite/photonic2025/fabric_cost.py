@@ -392,6 +392,6 @@ def savings_words(
     larger = mapped[(mapped["network"] == "rail-only") & (mapped["hb_domain_size"] > hb_domain_size)]
     dearer = "With large HB domains rail-only is cheaper (orange). " * bool((larger["cost_saved"] < 0).any())
     cited = plans[plans["circuit_switch"] == f"{circuit_switch}{CITED}"]
-    ports = "the one cited has too few ports, " * bool(len(cited) and cited["cost_usd"].isna().all())
+    ports = "the cited switch has too few ports, " * bool(len(cited) and cited["cost_usd"].isna().all())
     advice = f"Ask for an offer first: {ports}the price of a port decides, and changes of circuits slow training."
     return f"{told}{dearer}{advice}"
