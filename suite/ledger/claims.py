@@ -442,7 +442,8 @@ def _set_a_parameter(row: Mapping[str, str]) -> bool:
 def evidence_text(rows: _Rows) -> str:
     """What `evidence_counts` and `cause_counts` say, in sentences."""
     (*_, counts), (*_, why) = evidence_counts(rows), cause_counts(rows)
-    put, out, used, near, far, none = list(counts.values())[1:7]
+    names = ("put to a model", "came out", "set a parameter", "came within 10%", "did not come out", "no data")
+    put, out, used, near, far, none = map(counts.__getitem__, names)
     held = [row for row in rows if row["verdict"] == "reproduced" and row["evidence"] == "model"]
     tables = sum(row["id"].startswith(_ONE_FORMULA) and not _set_a_parameter(row) for row in held)
     contradicted, unprinted, ours = (why[name] for name in causes.CAUSES)
