@@ -298,10 +298,10 @@ def test_what_is_run_and_saved_in_the_lab_changes_a_copy_alone(lab, page):
 def test_the_ledger_is_read_by_its_counts(lab, page):
     page.goto(f"{lab.url}lab/tree/build/lab/figures/reproduction.md?reset&token={lab.token}")
     ledger = page.locator(".jp-MarkdownViewer")
-    ledger.locator("table").first.wait_for()
+    ledger.locator("table").nth(1).wait_for()
     page.wait_for_timeout(1500)
     shoot(page, "ledger")
-    row = ledger.locator("table").first.locator("tr", has_text="railonly2025")
+    row = ledger.locator("table").nth(1).locator("tr", has_text="railonly2025")
     link = row.locator('a[href$="railonly2025-differs"]')
     count = int(link.inner_text())
     link.click()
