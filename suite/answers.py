@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 
 from railcore.catalog.tables import Markdown, MarkdownText, markdown_table, markdown_words
-from suite import outputs, workspace
+from suite import legible, outputs, workspace
 
 MARKERS = ("<!-- answer -->", "<!-- /answer -->")  # in a notebook's first cell; the driver writes what is between
 _BETWEEN = re.compile("(?<={}\n).*(?={})".format(*MARKERS), re.DOTALL)
@@ -42,7 +42,7 @@ class NotebookAnswer:
     def sentence(self) -> str:
         """The answer's first sentence, without Markdown."""
         plain = re.sub(r"[*`]|\[([^]]*)\]\([^)]*\)", r"\1", self.text)
-        return re.split(r"(?<=[.!?])\s+(?=[A-Z])", plain)[0]
+        return legible.SENTENCE_END.split(plain)[0]
 
     @property
     def place(self) -> str:

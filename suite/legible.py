@@ -19,6 +19,7 @@ MAX_SENTENCES, MAX_WORDS, MAX_NUMBERS = 3, 60, 3  # of a notebook's answer: two 
 _WORDS = re.compile(r"\b(printed|in turn|here|kg|street2025|None|nan)\b|\d us\b|[a-z0-9]_\w|\w_[a-z0-9]")
 _FORMULA = re.compile(r"\$[^$]*\$")
 _NUMBER = re.compile(r"(?<![\w.,-])[-+]?\d[\d.,]*(?!\w)")  # not of a name, such as 405B, H100, GPT-3, 1F1B
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _REFERENCE = re.compile(r"\b(?:Fig|Table|Eq|Section)\.? [\w-]+")
 
 
@@ -48,7 +49,7 @@ def answer_faults(text: str) -> list[str]:
     More than three sentences, 60 words or three numbers. Digits in names, such as DGX H100 or Fig. 13-8, are none.
     """
     counts = {
-        "sentences": (len(re.split(r"(?<=[.!?])\s+(?=[A-Z])", text.strip())), MAX_SENTENCES),
+        "sentences": (len(SENTENCE_END.split(text.strip())), MAX_SENTENCES),
         "words": (len(text.split()), MAX_WORDS),
         "numbers": (len(_NUMBER.findall(_REFERENCE.sub("", text))), MAX_NUMBERS),
     }

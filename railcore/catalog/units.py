@@ -67,7 +67,7 @@ _LABELS = {
     "radix": "switch radix [ports]",
     "oversubscription": "oversubscription, down : up",
 }
-COUNT_WORDS = ("no", "one", "two", "three", "four", "five", "six")  # by the count
+_COUNT_WORDS = ("no", "one", "two", "three", "four", "five", "six")  # by the count
 _SINGULARS = {"ies": "y", "sses": "ss", "tches": "tch", "s": ""}  # endings, the longest first
 _DIVIDERS = ",_' \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"  # of thousands, in groups of three digits
 NUMBER = re.compile(
@@ -188,6 +188,11 @@ def counted(count: float, nouns: str) -> str:
     """A count with what is counted, given in the plural: counted(1, "places") = "1 place"."""
     one = next((nouns.removesuffix(many) + end for many, end in _SINGULARS.items() if nouns.endswith(many)), nouns)
     return f"{number(count)} {one if count == 1 else nouns}"
+
+
+def count_word(count: int) -> str:
+    """A count in a sentence: count_word(2) = "two", and digits above six."""
+    return _COUNT_WORDS[count] if count < len(_COUNT_WORDS) else number(count)
 
 
 def words(name: str) -> str:

@@ -223,7 +223,8 @@ def transport_answer(times: pd.DataFrame) -> str:
     first = over.idxmin()
     advice = "Choose a transport that sprays packets" if first in SPRAYED else "One path a flow is enough here"
     bought = f", with {name} {over[name] - 1:.1%}" if (name := "UEC NSCC") in over.drop(first) else ""
-    named = first.replace(", ", " (", 1) + ")" * (", " in first)
+    name, _, how = first.partition(", ")
+    named = f"{name} ({how})" if how else name
     return (
         f"Where all hosts send at once, {named} ends first: its last flow comes {over[first] - 1:.1%} after the "
         f"optimum{bought.replace('UEC', 'Ultra Ethernet')}. With one path a flow it takes "

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.units import COUNT_WORDS, Gbps, number, show
+from railcore.catalog.units import Gbps, count_word, number, show
 from railcore.deploy.cluster import Cluster
 from suite.ledger.readings import Entries, with_prefix
 
@@ -32,7 +32,7 @@ def networks_words(networks: pd.DataFrame) -> str:
     ports = networks.set_index("network")["node_ports"]
     joined = [name for name in ports.index if name != "scale-up" or ports[name] > 1]
     *first, last = [ends.get(name, name) for name in joined]
-    return f"{COUNT_WORDS[len(joined)].capitalize()}: {', '.join(first)} and {last}."
+    return f"{count_word(len(joined)).capitalize()}: {', '.join(first)} and {last}."
 
 
 def documents_notes() -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from railcore.catalog.units import COUNT_WORDS, counted, number, show
+from railcore.catalog.units import count_word, counted, number, show
 from suite.deployment.resilience import failure_domains
 from suite.deployment.segments import SegmentFabric
 from suite.deployment.subnets import AddressPlan
@@ -76,7 +76,7 @@ def pod_notes(figure: str, fabric: SegmentFabric) -> list[tuple[str, str]]:
     ours = f"{fabric.tiers} tiers, {len(path)} stages: {', '.join(path)}. Oversubscription {ratios}."
     if not marks:
         return [(ours, "")]
-    names = f"{COUNT_WORDS[int(said['tiers'])]}-tier, {COUNT_WORDS[int(said['stages'])]}-stage, non-blocking"
+    names = f"{count_word(int(said['tiers']))}-tier, {count_word(int(said['stages']))}-stage, non-blocking"
     if figure == "fig13_8":
         text = f"{names}, {number(said['pod_gpus'])} GPUs; {show(said['downlink'] / 8, 'bps')} from the hosts, "
         text += f"{show(said['uplink'] / 8, 'bps')} up"
