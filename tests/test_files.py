@@ -19,10 +19,68 @@ def test_writes_text_and_bytes_whole(tmp_path):
     files.write_whole(path, b"\x00\r\n")
     assert path.read_bytes() == b"\x00\r\n"
     assert [entry.name for entry in path.parent.iterdir()] == ["table.csv"]
-    assert path.stat().st_mode & 0o777 == 0o644
 
 
-@pytest.mark.parametrize("step", ["fdopen", "chmod", "replace"])
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_a_new_file_has_the_users_permissions_and_an_old_one_keeps_its_own(tmp_path, mask):
+    new, private, shared = (tmp_path / name for name in ("new", "private", "shared"))
+    for path, mode in ((private, 0o600), (shared, 0o664)):
+        path.write_text("old")
+        path.chmod(mode)
+    before = os.umask(mask)
+    try:
+        files.write_all(dict.fromkeys((new, private, shared), "prices"))
+    finally:
+        os.umask(before)
+    modes = [path.stat().st_mode & 0o777 for path in (new, private, shared)]
+    assert modes == [0o666 & ~mask, 0o600, 0o664] and private.read_text() == "prices"
+
+
+def test_what_is_private_is_never_open_while_it_is_written(tmp_path, monkeypatch):
+    path, seen = tmp_path / "page.html", []
+    path.touch(0o600)
+    monkeypatch.setattr(files.os, "fsync", lambda handle: seen.append(os.fstat(handle).st_mode & 0o777))
+    monkeypatch.setattr(files.os, "chmod", lambda *_: None)  # it was made so, and not closed later
+    files.write_whole(path, "prices")
+    assert seen[0] == 0o600
+
+
+def test_a_file_that_may_not_be_written_stays(tmp_path, monkeypatch):
+    first, closed = tmp_path / "first.csv", tmp_path / "closed.csv"
+    closed.write_text("old")
+    monkeypatch.setattr(files.os, "access", lambda path, _: path != closed)  # the superuser may write all
+    with pytest.raises(PermissionError, match=r"closed\.csv"):
+        files.write_all({first: "new", closed: "new"})
+    assert [path.name for path in tmp_path.iterdir()] == ["closed.csv"] and closed.read_text() == "old"
+
+
+def test_contents_are_on_the_disk_before_names_and_then_the_names(tmp_path, monkeypatch):
+    steps, sync, replace = [], os.fsync, os.replace
+    folder = tmp_path / "made" / "below"
+
+    def synced(handle):
+        steps.append(("sync", os.fstat(handle).st_ino))
+        sync(handle)
+
+    def replaced(source, target):
+        steps.append(("rename", source.stat().st_ino))
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "fsync", synced)
+    monkeypatch.setattr(files.os, "replace", replaced)
+    files.write_all({folder / "a": "1", folder / "b": "2"})
+    made = [(folder / name).stat().st_ino for name in "ab"]
+    names = {("sync", path.stat().st_ino) for path in (folder, folder.parent, tmp_path)}
+    assert steps[:4] == [("sync", made[0]), ("sync", made[1]), ("rename", made[0]), ("rename", made[1])]
+    assert set(steps[4:]) == names
+
+
+def test_a_name_may_be_as_long_as_the_system_allows(tmp_path):
+    files.write_whole(tmp_path / ("a" * 255), "new")
+    assert (tmp_path / ("a" * 255)).read_text() == "new"
+
+
+@pytest.mark.parametrize("step", ["open", "chmod", "fsync", "replace"])
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
 def test_a_write_that_fails_leaves_the_old_file_alone(tmp_path, monkeypatch, step, error):
     path = tmp_path / "table.csv"
@@ -59,14 +117,14 @@ def test_several_files_are_written_and_removed_in_one(three):
 
 @pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_a_full_disk_or_a_closed_folder_leaves_every_file_as_it_was(three, monkeypatch, fault):
-    make, last = files.tempfile.mkstemp, list(three)[-1]
+    real, last = files.os.open, list(three)[-1]
 
-    def fail(prefix, suffix, dir):
-        if dir == last.parent:
+    def fail(path, *terms):
+        if Path(path).parent == last.parent:
             raise OSError(fault, "no")
-        return make(prefix=prefix, suffix=suffix, dir=dir)
+        return real(path, *terms)
 
-    monkeypatch.setattr(files.tempfile, "mkstemp", fail)
+    monkeypatch.setattr(files.os, "open", fail)
     with pytest.raises(OSError, match="no") as caught:
         files.write_all(three)
     assert texts(three) == ["a", "b", "c"] and not isinstance(caught.value, files.HalfWritten)

@@ -3,10 +3,10 @@
 import errno
 import hashlib
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -14,6 +14,7 @@ INSTALLED = (PACKAGE / "data").is_dir()  # pip packs data/ into the package, and
 ROOT = Path() if INSTALLED else PACKAGE.parent  # an installed package writes below the current folder
 DATA = (PACKAGE if INSTALLED else ROOT) / "data"
 BUILD = ROOT / "build"
+TEMPORARY = ".railcore-*.tmp"  # what a killed process may leave of a file that it was writing
 
 _REMEDIES = {  # of what the system refuses
     errno.EACCES: "open its permissions, or name another place",
@@ -102,29 +103,31 @@ class HalfWritten(OSError):
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all: a hidden temporary file beside it, then a rename."""
+    """Write a file whole or not at all, as `write_all`."""
     write_all({path: content})
 
 
 def write_all(contents: Mapping[Path, str | bytes | None]) -> None:
     """Write several files whole, and remove those with None for content: all or none, as far as possible.
 
-    Every new file is written beside its target before the first is renamed, so that a full disk or a folder that
-    cannot be written to fails while all are as they were.
-    A link stays, and what it leads to is written. Raises ValueError for a target that is no file, before anything is
-    written, OSError when nothing was changed, and HalfWritten when a rename or removal failed after others.
+    Every new file is written beside its target, and is on the disk, before the first is renamed. So a full disk or a
+    folder that cannot be written to fails while all are as they were, and a power cut leaves no empty file.
+    A new file has the permissions that the user's umask gives, and one that is replaced keeps its own. A link stays,
+    and what it leads to is written. Raises ValueError for a target that is no file, before anything is written, OSError
+    when nothing was changed, and HalfWritten when a rename or removal failed after others.
     """
     contents = {
         path if content is None or not regular_file(path) else path.resolve(): content
         for path, content in contents.items()
     }
-    prepared: dict[Path, str | None] = {}
+    prepared: dict[Path, Path | None] = {}
     changed: list[Path] = []
+    folders = {folder for path in contents for folder in _changed_folders(path)}
     try:
         for path, content in contents.items():
-            prepared[path] = None if content is None else _beside(path, content)
-            if content is None and path.exists() and not os.access(path.parent, os.W_OK):
+            if path.exists() and not os.access(path.parent if content is None else path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            prepared[path] = None if content is None else _beside(path, content)
         for path, temporary in prepared.items():
             if temporary is None:
                 path.unlink(missing_ok=True)
@@ -138,22 +141,48 @@ def write_all(contents: Mapping[Path, str | bytes | None]) -> None:
         raise HalfWritten(f"{error}; new: {_listed(changed)}; as before: {_listed(rest)}") from error
     finally:
         for left in filter(None, prepared.values()):
-            Path(left).unlink(missing_ok=True)
+            left.unlink(missing_ok=True)
+        _sync(folders)
 
 
-def _beside(path: Path, content: str | bytes) -> str:
-    """Name of a hidden temporary file that holds the content, in the folder of `path`."""
+def _changed_folders(path: Path) -> Iterator[Path]:
+    """The folder of a file; where it is still to be made, those above it too, up to one that is there."""
+    for folder in path.parents:
+        yield folder
+        if folder.is_dir():
+            return
+
+
+def _beside(path: Path, content: str | bytes) -> Path:
+    """A hidden temporary file (`TEMPORARY`) that holds the content, on the disk, in the folder of `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode() if isinstance(content, str) else content
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    before = path.stat() if path.exists() else None
+    mode = stat.S_IMODE(before.st_mode) if before else 0o666  # the umask takes its part of a new file's
+    temporary = path.parent / TEMPORARY.replace("*", secrets.token_hex(8))
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        os.chmod(temporary, 0o644)
+        with open(temporary, "xb", opener=lambda *terms: os.open(*terms, mode)) as stream:
+            if before:
+                with suppress(OSError, AttributeError):  # root alone gives files away, and Windows has no owners
+                    os.chown(temporary, before.st_uid, before.st_gid)
+                os.chmod(temporary, mode)
+            stream.write(content.encode() if isinstance(content, str) else content)
+            stream.flush()
+            os.fsync(stream.fileno())
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     return temporary
+
+
+def _sync(folders: Iterable[Path]) -> None:
+    """Have the names of files on the disk."""
+    for folder in folders:
+        with suppress(OSError):  # not every system opens folders
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
 
 def _listed(paths: Iterable[Path]) -> str:

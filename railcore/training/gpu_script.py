@@ -16,10 +16,10 @@ import datetime
 import io
 import os
 import re
+import secrets
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -333,15 +333,18 @@ def times_text(rows: list[dict[str, Any]]) -> str:
 
 
 def write_times(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    """Write a file whole or not at all, with the permissions of the one that it replaces, else the umask's."""
+    temporary = path.parent / f".railcore-{secrets.token_hex(8)}.tmp"
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        with open(temporary, "x", encoding="utf-8") as stream:
+            if path.exists():
+                os.chmod(temporary, path.stat().st_mode)
             stream.write(text)
-        os.chmod(temporary, 0o644)
+            stream.flush()
+            os.fsync(stream.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink()
+        temporary.unlink(missing_ok=True)
         raise
 
 
