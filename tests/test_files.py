@@ -119,10 +119,10 @@ def test_several_files_are_written_and_removed_in_one(three):
 def test_a_full_disk_or_a_closed_folder_leaves_every_file_as_it_was(three, monkeypatch, fault):
     real, last = files.os.open, list(three)[-1]
 
-    def fail(path, *terms):
+    def fail(path, *terms, **named):
         if Path(path).parent == last.parent:
             raise OSError(fault, "no")
-        return real(path, *terms)
+        return real(path, *terms, **named)
 
     monkeypatch.setattr(files.os, "open", fail)
     with pytest.raises(OSError, match="no") as caught:

@@ -7,6 +7,7 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -160,7 +161,7 @@ def _beside(path: Path, content: str | bytes) -> Path:
     mode = stat.S_IMODE(before.st_mode) if before else 0o666  # the umask takes its part of a new file's
     temporary = path.parent / TEMPORARY.replace("*", secrets.token_hex(8))
     try:
-        with open(temporary, "xb", opener=lambda *terms: os.open(*terms, mode)) as stream:
+        with open(temporary, "xb", opener=partial(os.open, mode=mode)) as stream:
             if before:
                 with suppress(OSError, AttributeError):  # root alone gives files away, and Windows has no owners
                     os.chown(temporary, before.st_uid, before.st_gid)
