@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,10 +23,11 @@ from railcore.planner import answer, sweep_chunk, sweep_grid, sweeping
 from railcore.planner.planning import Shared, plan
 from railcore.planner.spec import Spec
 from railcore.planner.spec_reading import check_key, read_spec
-from railcore.planner.sweep_command import TEMPLATE
+from railcore.planner.sweep_command import TEMPLATE, _Progress
 from railcore.planner.sweep_folder import stored_sweep
 from railcore.planner.sweep_grid import sweep_points
-from railcore.planner.sweeping import sweep
+from railcore.planner.sweep_part import read_part
+from railcore.planner.sweeping import Lasting, sweep
 from railcore.planner.uncertainty import win_shares
 
 BASE = {
@@ -255,6 +257,40 @@ def test_keys_and_values_that_mean_nothing_are_refused(over, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_points_are_counted_before_they_are_expanded(tmp_path, monkeypatch):
+    path = tmp_path / "points.csv"
+    rows = [{"cluster.gpus": gpus} for gpus in (8, 16, 24, 32)]
+    path.write_text("cluster.gpus\n8\n\n16\n24\n")
+    monkeypatch.setattr(sweep_grid, "MOST_POINTS", 3)
+    assert sweep_points(BASE, path).rows == sweep_points(BASE, rows[:3]).rows == rows[:3]
+    path.write_text("cluster.gpus\n8\n16\n24\n32\n")
+    monkeypatch.setattr(sweep_grid, "read_csv", None)
+    for over in (path, rows, pd.DataFrame(rows), {"cluster.gpus": range(4)}):
+        with pytest.raises(ValueError, match=r"over has (at least )?4 points: give at most 3$"):
+            sweep_points(BASE, over)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xff\xfec\0l\0", "points.csv', which is no CSV in UTF-8"),
+        (b"cluster.gpus\n" + b"8" * 200_000, "which is no CSV in UTF-8 (field larger than field limit (131072))"),
+        (b"cluster.gpus\n8\n1,024\n", "points.csv has more cells than columns in row 2: quote cells with a comma"),
+    ],
+    ids=["UTF-16", "long", "commas"],
+)
+def test_a_csv_that_means_nothing_is_refused(content, message, tmp_path):
+    (tmp_path / "points.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        sweep_points(BASE, tmp_path / "points.csv")
+
+
+def test_a_cell_that_is_no_json_is_text(tmp_path):
+    deep = "[" * 100_000
+    (tmp_path / "points.csv").write_text(f"job.model\n{deep}\n")
+    assert sweep_points(BASE, tmp_path / "points.csv").rows == [{"job.model": deep}]
+
+
 def test_every_key_of_a_spec_is_known_and_no_other():
     for name in ("title", "cluster.gpus", "job.model.layers", "books.powers.port", "site.near", "uncertainty.seed"):
         check_key(name)
@@ -326,10 +362,194 @@ def test_a_chunk_that_no_worker_could_plan_is_tried_again(tmp_path, whole, fine,
     monkeypatch.setattr(sweeping, "_here", losing)
     found = sweep(BASE, OVER, tmp_path / "out")
     assert found.attrs["failed"] == dict.fromkeys((1, 2), "no worker could plan it: KilledWorker")
-    assert stored_sweep(tmp_path / "out").attrs["failed"] == found.attrs["failed"]
+    assert stored_sweep(tmp_path / "out").attrs["missing"] == pd.read_csv(tmp_path / "out/failed.csv")["point"].tolist()
     monkeypatch.setattr(sweeping, "_here", real)
     same(sweep(BASE, OVER, tmp_path / "out"), whole)
     assert not (tmp_path / "out/failed.csv").exists()
+
+
+# A part is believed only when it proves itself.
+
+
+SOME_FAIL = {"cluster.gpus": [64, 0], "books.prices.transceiver": ["200 USD", "900 USD"]}  # points 2 and 3
+PART = "plans/part-00000.parquet"
+
+
+def from_memory(patch, planned):
+    """A chunk for each point. What was planned once is not planned again."""
+    real = sweeping.planned_chunk
+
+    def remembered(*terms):
+        if str(terms) not in planned:
+            planned[str(terms)] = real(*terms)
+        return planned[str(terms)]
+
+    patch.setattr(sweep_grid, "_CHUNK_S", 0.0)
+    patch.setattr(sweep_grid, "_SEARCHES_S", 0.0)
+    patch.setattr(sweeping, "planned_chunk", remembered)
+    patch.setattr("railcore.planner.sweep_folder.inputs_hash", lambda: "of this catalog")
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    folder, planned = tmp_path_factory.mktemp("stored") / "out", {}
+    with pytest.MonkeyPatch.context() as patch:
+        from_memory(patch, planned)
+        return folder, planned, sweep(BASE, SOME_FAIL, folder)
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch, stored):
+    """The folder of a stored sweep of four points, a part each."""
+    from_memory(monkeypatch, stored[1])
+    return shutil.copytree(stored[0], tmp_path / "out")
+
+
+def cut(part):
+    pd.read_parquet(part)[:1].to_parquet(part, index=False)
+
+
+def of_another_sweep(part):
+    sweep(BASE, {"cluster.gpus": [64], "books.prices.transceiver": ["200 USD"]}, part.parents[2] / "other")
+    shutil.copy(part.parents[2] / "other" / PART, part)
+
+
+def folder(part):
+    part.unlink()
+    part.mkdir()
+
+
+def truncated(part):
+    part.write_bytes(part.read_bytes()[:-100])
+
+
+def flipped(part):
+    part.write_bytes(part.read_bytes().replace(b"rail-only", b"rail-onlz", 1))
+
+
+SPOILED = [
+    (cut, "part-00000.parquet is not as railcore wrote it"),
+    (truncated, "part-00000.parquet is not as railcore wrote it"),
+    (flipped, "part-00000.parquet is not as railcore wrote it"),
+    (lambda part: part.write_bytes(b""), "part-00000.parquet is not as railcore wrote it"),
+    (lambda part: shutil.copy(part.with_name("part-00001.parquet"), part), "is a copy of part-00001.parquet"),
+    (lambda part: part.rename(part.with_name("part-99999.parquet")), "part-99999.parquet is a copy of part-00000"),
+    (of_another_sweep, "part-00000.parquet is of another sweep"),
+    (folder, "part-00000.parquet is no file"),
+    (lambda part: part.rename(part.with_name("mine.txt")), "mine.txt is a copy of part-00000.parquet"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "told"), SPOILED, ids=[f"{i} {told}" for i, (_, told) in enumerate(SPOILED)])
+def test_a_part_that_is_not_whole_is_named_and_planned_again(kept, stored, spoil, told):
+    whole = stored[-1]
+    spoil(kept / PART)
+    with pytest.warns(
+        UserWarning, match=rf"out/plans has 1 file that cannot be trusted: .*{told}.*; left out: the same"
+    ):
+        found = stored_sweep(kept)
+    same(found, whole[whole["point"] > 0].reset_index(drop=True))
+    assert found.attrs["missing"] == [0] and told in found.attrs["left_out"][0]
+    assert found.attrs["failed"] == whole.attrs["failed"] and found.attrs["points"] == 4
+    texts = []
+    same(sweep(BASE, SOME_FAIL, kept, progress=texts.append), whole)
+    assert told in texts[0] and "out/set_aside, and what is missing is planned again" in texts[0]
+    assert texts[1] == "3 of 4 points are there already" and len(list((kept / "set_aside").iterdir())) == 1
+    same(pd.read_parquet(kept / "plans"), whole)
+
+
+def test_every_byte_of_a_part_counts(kept):
+    sweep_hash = json.loads((kept / "sweep.json").read_text())["hash"]
+    content = (kept / PART).read_bytes()
+    assert read_part(kept / PART, sweep_hash).failed == {}
+    for at in range(0, len(content), 499):
+        (kept / PART).write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with pytest.raises(ValueError, match=r"part-00000\.parquet is not as railcore wrote it"):
+            read_part(kept / PART, sweep_hash)
+
+
+def test_what_was_set_aside_before_stays(kept):
+    for text in ("first", "second"):
+        (kept / PART).write_text(text)
+        sweep(BASE, SOME_FAIL, kept)
+    assert sorted(path.read_text() for path in (kept / "set_aside").iterdir()) == ["first", "second"]
+
+
+def test_a_part_that_changes_while_the_sweep_runs_is_told(kept):
+    (kept / "plans/part-00003.parquet").unlink()  # so that there is something left to plan
+    with pytest.raises(ValueError, match=r"part-00000.parquet was changed while the sweep ran: leave the folder alone"):
+        sweep(BASE, SOME_FAIL, kept, progress=lambda text: truncated(kept / PART))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: "[]",
+        lambda text: "",
+        lambda text: text[:200],
+        lambda text: "\udcff" + text,
+        lambda text: "[" * 100_000,
+        lambda text: text.replace('"points": 4', '"points": "4"'),
+        lambda text: text.replace('"hash"', '"hush"').replace('"points_hash"', '"points"'),
+    ],
+    ids=["a list", "empty", "cut", "not UTF-8", "deep", "another type", "no hash"],
+)
+def test_a_damaged_record_of_a_sweep_is_refused(kept, spoil):
+    about = kept / "sweep.json"
+    about.write_bytes(spoil(about.read_text()).encode(errors="surrogateescape"))
+    before = {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()}
+    for read in (stored_sweep, lambda folder: sweep(BASE, SOME_FAIL, folder)):
+        with pytest.raises(ValueError, match=r"out/sweep.json is not as railcore wrote it: put back a copy"):
+            read(kept)
+    assert before == {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()}
+
+
+def test_a_sweep_of_an_earlier_railcore_is_refused(kept):
+    about = json.loads((kept / "sweep.json").read_text())
+    del about["hash"]
+    (kept / "sweep.json").write_text(json.dumps(about))
+    with pytest.raises(ValueError, match=r"out is of an earlier railcore, .*: sweep into a new folder"):
+        stored_sweep(kept)
+
+
+def test_the_report_of_failed_points_is_written_and_never_read(kept, stored):
+    path, failed = kept / "failed.csv", stored[-1].attrs["failed"]
+    text = path.read_text()
+    assert len(text.splitlines()) == 3
+    for spoiled in ("point,reason\nx,y,z\n3\n", "", "\0"):
+        path.write_text(spoiled)
+        assert stored_sweep(kept).attrs["failed"] == failed == sweep(BASE, SOME_FAIL, kept).attrs["failed"]
+        assert path.read_text() == text
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ValueError, match=r"failed.csv is a folder: put a file there, or remove it"):
+        sweep(BASE, SOME_FAIL, kept)
+
+
+def test_what_a_killed_sweep_left_is_in_nobodys_way(kept):
+    new = kept.parent / "new"
+    for name in (".railcore-1.tmp", "plans/.railcore-2.tmp"):
+        for place in (kept, new):
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_text("half")
+    (new / "plans/.railcore-2.tmp").unlink()
+    (new / "plans").rmdir()
+    for place in (kept, new):
+        sweep(BASE, SOME_FAIL, place)
+        assert not list(place.rglob("*.tmp"))
+    shutil.rmtree(new / "plans")
+    (new / "plans").write_text("mine")
+    for read in (stored_sweep, lambda folder: sweep(BASE, SOME_FAIL, folder)):
+        with pytest.raises(ValueError, match=r"new/plans: .*: a file stands where a folder is needed"):
+            read(new)
+
+
+def test_a_terminal_keeps_what_is_to_be_read(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    tell = _Progress()
+    for text in ("one", Lasting("two"), "3"):
+        tell(text)
+    assert capsys.readouterr().err == "\rrailcore: one\rrailcore: two\n\rrailcore: 3"
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path, monkeypatch):
@@ -412,8 +632,9 @@ def test_without_dask_and_pyarrow_it_says_what_to_install(monkeypatch, tmp_path)
     with pytest.raises(ValueError, match="a scheduler needs Dask"):
         sweep(BASE, OVER, scheduler="tcp://127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ValueError, match="stored with pyarrow, which is not installed"):
-        sweep(BASE, OVER, tmp_path / "out")
+    for read in (stored_sweep, lambda folder: sweep(BASE, OVER, folder)):
+        with pytest.raises(ValueError, match="stored with pyarrow, which is not installed"):
+            read(tmp_path / "out")
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):
@@ -425,6 +646,9 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert sum(int(line.rpartition("best of ")[2].split()[0]) for line in out.splitlines() if "best of" in line) == 4
     (tmp_path / "good.toml").write_text(TEXT + GRID)
     assert main(["sweep", "good.toml", "--out", "good"]) == 0
+    (tmp_path / "good/plans/mine.txt").write_text("dear")
+    assert main(["sweep", "good.toml", "--out", "good"]) == 0
+    assert "good/plans has 1 file that cannot be trusted: mine.txt is not as" in capsys.readouterr().err
     assert main(["sweep", "good.toml"]) == 2 and "needs a spec and --out FOLDER" in capsys.readouterr().err
     assert main(["sweep", "none.toml", "--out", "x"]) == 2 and "cannot be read" in capsys.readouterr().err
     assert main(["sweep", "--init"]) == 0

@@ -4,7 +4,7 @@ import sys
 import time
 
 from railcore.catalog.units import counted
-from railcore.planner.sweeping import sweep
+from railcore.planner.sweeping import Lasting, sweep
 
 SOME_FAILED = 3  # exit status where some of the points could not be planned
 _EACH_S = 10.0  # between two lines where errors do not go to a terminal
@@ -76,10 +76,11 @@ class _Progress:
 
     def __call__(self, text: str) -> None:
         line = f"railcore: {text}"
+        lasting = isinstance(text, Lasting)
         if sys.stderr.isatty():
-            print(f"\r{line:<{self.shown}}", end="", file=sys.stderr, flush=True)
-            self.shown = len(line)
-        elif time.monotonic() - self.last > _EACH_S:
+            print(f"\r{line:<{self.shown}}", end="\n" if lasting else "", file=sys.stderr, flush=True)
+            self.shown = 0 if lasting else len(line)
+        elif lasting or time.monotonic() - self.last > _EACH_S:
             print(line, file=sys.stderr, flush=True)
             self.last = time.monotonic()
 

@@ -1,14 +1,17 @@
 """A sweep on disk: its parts as Parquet files, what it is of, and the points that failed.
 
-FOLDER/plans/part-00000.parquet   rows of one chunk of points
-FOLDER/failed.csv                 points that could not be planned, and why
-FOLDER/sweep.json                 the spec, the keys, and hashes of points and inputs
+FOLDER/plans/part-00000.parquet   rows of one chunk of points, and why its other points failed
+FOLDER/failed.csv                 points that could not be planned, and why: written from the parts, never read
+FOLDER/sweep.json                 the spec, the keys, and hashes of points, inputs and itself
+FOLDER/set_aside                  what stood among the parts, and is no whole part of this sweep
 """
 
 import hashlib
-import io
+import itertools
 import json
-from collections.abc import Iterator
+import os
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,59 +19,75 @@ from typing import Any
 import pandas as pd
 
 from railcore.catalog import files
-from railcore.catalog.tables import csv_text, read_csv
+from railcore.catalog.tables import csv_text
+from railcore.catalog.units import counted
 from railcore.planner.sweep_chunk import inputs_hash
 from railcore.planner.sweep_grid import Chunk, Points
+from railcore.planner.sweep_part import StoredPart, part_content, part_name, read_part
 
-_ABOUT, _FAILED, _PARTS = "sweep.json", "failed.csv", "plans"
+_ABOUT, _FAILED, _PARTS, _ASIDE = "sweep.json", "failed.csv", "plans", "set_aside"
+_MOST_TOLD = 3
 
 
 class SweepFolder:
-    """Where parts of a sweep are kept, each written whole."""
+    """Where parts of a sweep are kept, each written whole.
 
-    def __init__(self, folder: Path, points: Points, chunks: list[Chunk]) -> None:
+    done: numbers of the chunks whose parts are there. failed: reasons by point. told: what was set aside, else empty.
+    """
+
+    def __init__(self, folder: Path, points: Points, sweep: str) -> None:
         self.folder = folder
-        self._points = points
-        logged = read_csv(folder / _FAILED)
-        self._failed: list[dict[str, Any]] = [row for row in logged if self._part(int(row["chunk"])).exists()]
-        if len(self._failed) < len(logged):  # the others are tried again
-            files.write_all({folder / _FAILED: self._log_text() if self._failed else None})
-        self.done = {chunk.number for chunk in chunks if self._part(chunk.number).exists()}
-
-    def _part(self, number: int) -> Path:
-        return self.folder / _PARTS / f"part-{number:05}.parquet"
-
-    @property
-    def failed(self) -> dict[int, str]:
-        """Reasons by point, of the chunks that are done."""
-        return {int(row["point"]): row["reason"] for row in self._failed}
+        self._points, self._sweep = points, sweep
+        self.done: set[int] = set()
+        self.failed: dict[int, str] = {}
+        strays = []
+        for path, part in _parts(folder, sweep):
+            if isinstance(part, StoredPart):
+                self.done.add(part.number)
+                self.failed |= part.failed
+            else:
+                _set_aside(path, folder / _ASIDE)
+                strays.append(part)
+        self.told = _strays_text(folder, strays)
+        if strays:
+            self.told += f"; moved to {folder / _ASIDE}, and what is missing is planned again"
+        if files.regular_file(folder / _FAILED) or self.failed:
+            files.write_all({folder / _FAILED: self._report() if self.failed else None})
 
     def add(self, number: int, rows: pd.DataFrame, failed: dict[int, str]) -> None:
         """Keep the rows of a chunk, and why its other points failed."""
-        contents: dict[Path, str | bytes | None] = {}
+        contents: dict[Path, str | bytes | None] = {
+            self.folder / _PARTS / part_name(number): part_content(self._sweep, number, rows, failed)
+        }
         if failed:
-            contents[self.folder / _FAILED] = self._log(number, failed)
-        stream = io.BytesIO()
-        rows.to_parquet(stream, index=False)
-        files.write_all(contents | {self._part(number): stream.getvalue()})
+            self.failed |= failed
+            contents[self.folder / _FAILED] = self._report()
+        files.write_all(contents)
+        self.done.add(number)
 
-    def lost(self, number: int, failed: dict[int, str]) -> None:
-        """Log a chunk that no process could plan. The next call tries its points again."""
-        files.write_whole(self.folder / _FAILED, self._log(number, failed))
+    def lost(self, failed: dict[int, str]) -> None:
+        """Report the points of a chunk that no process could plan. The next call tries them again."""
+        self.failed |= failed
+        files.write_whole(self.folder / _FAILED, self._report())
 
-    def _log(self, number: int, failed: dict[int, str]) -> str:
-        """The log of failed points with those of one more chunk."""
+    def _report(self) -> str:
         shown = self._points.shown
-        self._failed += [{"chunk": number, "point": point, **shown(point), "reason": failed[point]} for point in failed]
-        return self._log_text()
-
-    def _log_text(self) -> str:
-        rows = sorted(self._failed, key=lambda row: int(row["point"]))
-        return csv_text(["point", *self._points.keys, "reason", "chunk"], rows)
+        rows = ({"point": point, **shown(point), "reason": reason} for point, reason in sorted(self.failed.items()))
+        return csv_text(["point", *self._points.keys, "reason"], rows)
 
     def rows(self) -> pd.DataFrame:
-        """All rows that are there, in the order of points."""
-        return _stored_rows(self.folder)
+        """All rows, in the order of points. Raises ValueError where a part is no longer what was written."""
+        tables, lacking = [], self.done.copy()
+        for _, part in _parts(self.folder, self._sweep):
+            if isinstance(part, StoredPart) and part.number in lacking:
+                lacking.remove(part.number)
+                tables.append(part.rows())
+        if lacking:
+            raise ValueError(
+                f"{self.folder / _PARTS / part_name(min(lacking))} was changed while the sweep ran: "
+                "leave the folder alone and sweep again, which plans what is missing"
+            )
+        return _table(tables)
 
 
 @contextmanager
@@ -91,12 +110,7 @@ def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Ite
     ValueError
         For a folder of another sweep, with other files, or in which a sweep is running; and without pyarrow.
     """
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        raise ValueError(
-            "a sweep is stored with pyarrow, which is not installed: pip install 'railcore[sweeps]'"
-        ) from None
+    _check_pyarrow()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -110,17 +124,28 @@ def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Ite
         "keys": points.keys,
         "spec": points.base,
     }
-    about_path = folder / _ABOUT
-    if not about_path.exists() and (stray := sorted(path.name for path in folder.iterdir() if path.name != ".lock")):
+    about = json.loads(json.dumps(about, default=str))  # as it is when it is read again
+    about = {"hash": _hash(about), **about}
+    about_path, ours = folder / _ABOUT, {folder / ".lock", *_temporaries(folder)}
+    if not about_path.exists() and (stray := sorted(path.name for path in folder.iterdir() if path not in ours)):
         raise ValueError(f"{folder} holds other files, such as {stray[0]}: give a new folder")
     with files.locked(folder / ".lock", f"another sweep is running in {folder}"):
         if about_path.exists():
-            _check_same(folder, json.loads(about_path.read_text(encoding="utf-8")), about)
+            _check_same(folder, _about(folder), about)
         else:
-            files.write_whole(about_path, json.dumps(about, indent=1, default=str, ensure_ascii=False) + "\n")
-        for left in (folder / _PARTS).glob(".*.tmp"):  # of a sweep that was killed while it wrote
+            files.write_whole(about_path, json.dumps(about, indent=1, ensure_ascii=False) + "\n")
+        for left in _temporaries(folder):
             left.unlink()
-        yield SweepFolder(folder, points, chunks)
+        try:
+            (folder / _PARTS).mkdir(exist_ok=True)
+        except OSError as error:
+            raise ValueError(files.refusal(error)) from None
+        yield SweepFolder(folder, points, about["hash"])
+
+
+def _temporaries(folder: Path) -> list[Path]:
+    """What a sweep left that was killed while it wrote."""
+    return [left for place in (folder, folder / _PARTS) for left in place.glob(files.TEMPORARY)]
 
 
 def _check_same(folder: Path, stored: dict[str, Any], about: dict[str, Any]) -> None:
@@ -141,22 +166,92 @@ def _hash(value: Any) -> str:
 def stored_sweep(folder: str | Path) -> pd.DataFrame:
     """Rows of a stored sweep, also of one that has not ended, in the order of points.
 
+    Each part is checked. One that is damaged, or of another sweep, is left out with a warning.
+
     folder: of `sweep`. attrs["points"]: how many points the sweep has. attrs["failed"]: reasons by point.
-    Raises ValueError for a folder without a sweep.
+    attrs["missing"]: points that no part has. attrs["left_out"]: files that were left out, and why.
+    Raises ValueError for a folder without a sweep, a damaged sweep.json, and without pyarrow.
     """
+    _check_pyarrow()
     folder = Path(folder)
-    if not (folder / _ABOUT).is_file():
-        raise ValueError(f"{folder} holds no sweep: give the folder that a sweep was written to")
-    return _stored_rows(folder)
-
-
-def _stored_rows(folder: Path) -> pd.DataFrame:
-    about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
-    paths = sorted((folder / _PARTS).glob("part-*.parquet"))
-    table = pd.concat(map(pd.read_parquet, paths), ignore_index=True) if paths else pd.DataFrame({"point": []})
-    table = table.sort_values("point", kind="stable", ignore_index=True)
+    about = _about(folder)
+    tables, failed, strays = list[pd.DataFrame](), dict[int, str](), list[str]()
+    for _, part in _parts(folder, about["hash"]):
+        if isinstance(part, StoredPart):
+            tables.append(part.rows())
+            failed |= part.failed
+        else:
+            strays.append(part)
+    if strays:
+        told = f"{_strays_text(folder, strays)}; left out: the same sweep into this folder plans what is missing"
+        warnings.warn(told, stacklevel=2)
+    table = _table(tables)
+    missing = set(range(about["points"])) - set(table["point"]) - failed.keys()
     table.attrs |= {
         "points": about["points"],
-        "failed": {int(row["point"]): row["reason"] for row in read_csv(folder / _FAILED)},
+        "failed": dict(sorted(failed.items())),
+        "missing": sorted(missing),
+        "left_out": strays,
     }
     return table
+
+
+def _check_pyarrow() -> None:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise ValueError(
+            "a sweep is stored with pyarrow, which is not installed: pip install 'railcore[sweeps]'"
+        ) from None
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """What sweep.json says. Raises ValueError where there is none, and where it is not as it was written."""
+    path = folder / _ABOUT
+    if not files.regular_file(path):
+        raise ValueError(f"{folder} holds no sweep: give the folder that a sweep was written to")
+    try:
+        about = json.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise ValueError(files.refusal(error)) from None
+    except (ValueError, RecursionError):
+        about = None
+    if isinstance(about, dict) and "points_hash" in about and "hash" not in about:
+        raise ValueError(f"{folder} is of an earlier railcore, whose parts cannot be checked: sweep into a new folder")
+    if not isinstance(about, dict) or about.pop("hash", None) != _hash(about):
+        raise ValueError(f"{path} is not as railcore wrote it: put back a copy of it, or sweep into a new folder")
+    return {"hash": _hash(about), **about}
+
+
+def _parts(folder: Path, sweep: str) -> Iterator[tuple[Path, StoredPart | str]]:
+    """Files among the parts of a sweep: each part, or what it is instead. Hidden files are passed over."""
+    try:
+        paths = sorted((folder / _PARTS).iterdir())
+    except FileNotFoundError:  # it was stopped before its first part
+        paths = []
+    except OSError as error:
+        raise ValueError(files.refusal(error)) from None
+    for path in paths:
+        if not path.name.startswith((".", "_")):  # as pandas.read_parquet skips them too
+            try:
+                yield path, read_part(path, sweep)
+            except ValueError as error:
+                yield path, str(error)
+
+
+def _strays_text(folder: Path, strays: Sequence[str]) -> str:
+    """What is told of files that are no parts of the sweep."""
+    shown = ", ".join(strays[:_MOST_TOLD]) + (", ..." if len(strays) > _MOST_TOLD else "")
+    return f"{folder / _PARTS} has {counted(len(strays), 'files')} that cannot be trusted: {shown}" if strays else ""
+
+
+def _set_aside(path: Path, place: Path) -> None:
+    """Move a file or folder to where it is in nobody's way, beside what was set aside before."""
+    place.mkdir(exist_ok=True)
+    targets = (place / f"{path.name}{end}" for end in itertools.chain([""], map(".{}".format, itertools.count(2))))
+    path.rename(next(target for target in targets if not os.path.lexists(target)))
+
+
+def _table(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame({"point": []}, dtype="int64")
+    return table.sort_values("point", kind="stable", ignore_index=True)

@@ -1,6 +1,7 @@
 """The points of a sweep: a spec, and values of its keys that are put into it, point by point."""
 
 import copy
+import csv
 import itertools
 import json
 import math
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog import readings
+from railcore.catalog import files, readings
 from railcore.catalog.tables import read_csv
 from railcore.planner.answer import CIRCUIT_KEYS
 from railcore.planner.spec_reading import FILE_KEYS, check_key, file_value, read_value, spec_values
@@ -152,11 +153,13 @@ def sweep_points(spec: Mapping[str, Any] | str | Path, over: Any = None) -> Poin
     if isinstance(over, str | Path):
         over = _csv_rows(Path(over))
     if isinstance(over, pd.DataFrame):
+        _check_count(len(over))
         over = over.astype(object).where(over.notna(), None).to_dict("records")
     rows: Sequence[dict[str, Any]]
     if isinstance(over, Mapping):
         rows = _combinations(over)
     elif isinstance(over, Sequence):
+        _check_count(len(over))
         rows = [{key: _plain(value) for key, value in _flat(_checked_row(row)) if value is not None} for row in over]
     else:
         raise ValueError("over is missing: give keys of the spec with lists of values, such as cluster.gpus")
@@ -183,10 +186,13 @@ def _file_names(value: Any) -> Any:
 def _combinations(over: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every combination of the values of a grid."""
     lists = {key: _values(key, values) for key, values in _flat(over)}
-    count = math.prod(map(len, lists.values()))
-    if count > MOST_POINTS:
-        raise ValueError(f"over has {count:,} points: give at most {MOST_POINTS:,}")
+    _check_count(math.prod(map(len, lists.values())))
     return [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
+
+
+def _check_count(count: int, more: str = "") -> None:
+    if count > MOST_POINTS:
+        raise ValueError(f"over has {more}{count:,} points: give at most {MOST_POINTS:,}")
 
 
 def _checked_row(row: Any) -> Mapping[str, Any]:
@@ -211,6 +217,7 @@ def _values(key: str, values: Any) -> list[Any]:
         return _range(key, values)
     if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray | pd.Series | range):
         raise ValueError(f"over.{key} is {values!r}: give a list of values")
+    _check_count(len(values))
     plain = [_plain(value) for value in values]
     if not plain:
         raise ValueError(f"over.{key} is an empty list: give values")
@@ -228,7 +235,7 @@ def _range(key: str, table: Mapping[str, Any]) -> list[Any]:
     if spacing not in _SPACINGS:
         raise ValueError(f"{what}.spacing is {spacing!r}: give {' or '.join(map(repr, _SPACINGS))}")
     if not isinstance(steps, int) or isinstance(steps, bool) or not 2 <= steps <= MOST_POINTS:
-        raise ValueError(f"{what}.steps is {steps!r}: give a whole number of at least 2")
+        raise ValueError(f"{what}.steps is {steps!r}: give a whole number from 2 to {MOST_POINTS:,}")
     texts = [table["from"], table["to"]]
     told = f"{what} goes from {texts[0]!r} to {texts[1]!r}"
     try:
@@ -269,14 +276,25 @@ def _csv_rows(path: Path) -> list[dict[str, Any]]:
     """Points of a CSV file: numbers, lists and truth values as TOML has them, else text; blank cells are not given."""
     if not path.is_file():
         raise ValueError(f"over is {str(path)!r}, which is no file: give a CSV file with keys of the spec as columns")
-    rows = read_csv(path)
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:  # counted first: a dictionary a row takes memory
+            if any(itertools.islice(filter(None, csv.reader(stream)), MOST_POINTS + 1, None)):
+                _check_count(MOST_POINTS + 1, "at least ")
+        rows: list[dict[Any, Any]] = read_csv(path)
+    except OSError as error:
+        raise ValueError(files.refusal(error)) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"over is {str(path)!r}, which is no CSV in UTF-8 ({error}): save it as such") from None
+    for number, row in enumerate(rows, 1):
+        if any(cell.strip() for cell in row.get(None, ())):
+            raise ValueError(f"{path.name} has more cells than columns in row {number}: quote cells with a comma")
     return [{key: _cell(text) for key, text in row.items() if key and text and text.strip()} for row in rows]
 
 
 def _cell(text: str) -> Any:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text.strip()
     return value if isinstance(value, bool | int | float | list) else text.strip()
 

@@ -29,6 +29,10 @@ _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s]+:\d+")
 _NEEDED = "needs Dask, which is not installed: pip install 'railcore[sweeps]'"
 
 
+class Lasting(str):
+    """A text for `progress` that is to be read: a terminal does not write over it."""
+
+
 def sweep(
     spec: Mapping[str, object] | str | Path,
     over: pd.DataFrame | Mapping[str, object] | Sequence[Mapping[str, object]] | str | Path | None = None,
@@ -54,7 +58,8 @@ def sweep(
         default the spec's own table `over`. Quantities may be plain numbers in SI units where nothing is of a file or
         of TOML.
     out
-        Folder in which the rows are kept as Parquet files, part by part. The same call goes on where it was stopped.
+        Folder in which the rows are kept as Parquet files, part by part. The same call goes on where it was stopped. A
+        part that is damaged or of another sweep is moved to its folder set_aside, and its points are planned again.
     workers
         Processes: 1 is this one, 0 as many as there are cores. More than one take Dask (`railcore[sweeps]`), and in a
         script a guard: `if __name__ == "__main__":`.
@@ -65,7 +70,7 @@ def sweep(
         Of what is assumed, for each point: adds low and high (5 and 95%) of the number that decides, met (the share of
         draws in which the limits are met) and wins (in which the candidate is the best). 0 for none.
     progress
-        Called with a text when a chunk is done: points, failures, time left.
+        Called with a text when a chunk is done: points, failures, time left; and of parts that cannot be trusted.
 
     Returns
     -------
@@ -99,6 +104,8 @@ def sweep(
     with _planner(workers, scheduler) as planner, folder as kept:
         left = [chunk for chunk in chunks if not kept or chunk.number not in kept.done]
         failed |= kept.failed if kept else {}
+        if kept and kept.told and progress:
+            progress(Lasting(kept.told))
         told = _Told(chunks, left, progress)
         with closing(planner(points, left, draws)) as planning:
             for chunk, planned in planning:
@@ -106,7 +113,7 @@ def sweep(
                     lost = dict.fromkeys(chunk.points, planned)
                     failed |= lost
                     if kept:
-                        kept.lost(chunk.number, lost)
+                        kept.lost(lost)
                 else:
                     failed |= planned.failed
                     rows[chunk.number] = values.loc[[*chunk.points]].merge(planned.rows, on="point")
