@@ -10,16 +10,20 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from contextlib import nullcontext, suppress
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.__main__ import main
-from railcore.catalog import files
-from railcore.planner import answer, sweep_chunk, sweep_grid, sweeping
+from railcore.catalog import checks, files
+from railcore.planner import answer, sweep_chunk, sweep_dask, sweep_grid, sweep_processes, sweeping
 from railcore.planner.planning import Shared, plan
 from railcore.planner.spec import Spec
 from railcore.planner.spec_reading import check_key, read_spec
@@ -471,7 +475,9 @@ def test_every_byte_of_a_part_counts(kept):
 def test_what_was_set_aside_before_stays(kept):
     for text in ("first", "second"):
         (kept / PART).write_text(text)
-        sweep(BASE, SOME_FAIL, kept)
+        with pytest.warns(UserWarning, match="has 1 file that cannot be trusted: part-00000.parquet") as warned:
+            sweep(BASE, SOME_FAIL, kept)
+        assert warned[0].filename == __file__
     assert sorted(path.read_text() for path in (kept / "set_aside").iterdir()) == ["first", "second"]
 
 
@@ -627,14 +633,19 @@ def test_numbers_that_mean_nothing_are_refused(options, message):
 
 def test_without_dask_and_pyarrow_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ValueError, match=r"more than one worker needs Dask, .* pip install 'railcore\[sweeps\]'"):
-        sweep(BASE, OVER, workers=2)
-    with pytest.raises(ValueError, match="a scheduler needs Dask"):
+    with pytest.raises(ValueError, match=r"a scheduler needs Dask, which is not .*: pip install 'railcore\[sweeps\]'"):
         sweep(BASE, OVER, scheduler="tcp://127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for read in (stored_sweep, lambda folder: sweep(BASE, OVER, folder)):
         with pytest.raises(ValueError, match="stored with pyarrow, which is not installed"):
             read(tmp_path / "out")
+
+
+def test_a_broken_library_is_told_as_broken(monkeypatch, tmp_path):
+    (tmp_path / "half_there.py").write_text("import its_other_half")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"a cake needs it, whose installation is broken .*'its_other_half'"):
+        checks.needed_library("half_there", "a cake needs it", "cakes")
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):
@@ -695,7 +706,73 @@ def test_what_the_guide_adds_to_its_first_plan_is_read():
         assert read_spec(first + specs_of_the_guide(page)[0]) != read_spec(first), page
 
 
-# With Dask, several processes.
+# Several processes.
+
+
+def test_two_workers_give_the_same_rows_though_one_dies(tmp_path, whole, fine):
+    """Worth its 5 s: two processes that import railcore, then one more. No other user of the machine can reach them."""
+    seen = []
+
+    def look(text):
+        here = psutil.Process()
+        found = here.children()
+        seen.extend(each.status for one in found for each in one.net_connections())
+        if text.startswith("1 of 4"):
+            found[0].kill()
+            seen.append("killed")
+
+    same(sweep(BASE, OVER, tmp_path / "two", workers=2, progress=look), whole)
+    assert seen == ["killed"] and not psutil.Process().children()
+    sweep(BASE, OVER, tmp_path / "one")
+    for path in sorted((tmp_path / "one/plans").iterdir()):
+        assert path.read_bytes() == (tmp_path / "two/plans" / path.name).read_bytes()
+
+
+def test_a_chunk_that_kills_three_processes_is_given_up(monkeypatch):
+    start = "import os, pickle, sys; pickle.load(sys.stdin.buffer); os.kill(os.getpid(), 9)"
+    monkeypatch.setattr(sweep_processes, "_START", start)
+    with pytest.raises(ValueError, match=r"no worker could plan it: 3 processes were killed at it, .* signal 9"):
+        sweep(BASE, OVER, workers=2)
+
+
+def test_a_process_that_cannot_start_is_told(monkeypatch):
+    monkeypatch.setattr(sweep_processes, "_START", "import sys; sys.exit(5)")
+    with pytest.raises(ValueError, match=r"a process of the sweep ended with status 5.*give workers=1"):
+        sweep(BASE, OVER, workers=2)
+
+
+FINE = """
+import sys
+from railcore.__main__ import main
+from railcore.planner import sweep_command, sweep_grid
+sweep_grid._CHUNK_S = sweep_grid._SEARCHES_S = sweep_command._EACH_S = 0.0
+sys.exit(main())
+"""
+
+
+def sweeping_command(folder, *options):
+    """The command in a process of its own, with a chunk and a line for each point."""
+    (folder / "grid.toml").write_text(TEXT + GRID.replace("64, 256", "64, 128, 256, 512"))
+    command = [sys.executable, "-c", FINE, "sweep", "grid.toml", "--out", "out", *options]
+    environment = os.environ | {"PYTHONPATH": str(files.ROOT)}
+    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_sweep_that_is_stopped_leaves_no_process(number, tmp_path):
+    with sweeping_command(tmp_path, "--workers", "2") as running:
+        assert running.stderr.readline().startswith("railcore: 1 of 8")
+        found = psutil.Process(running.pid).children()
+        running.send_signal(number)
+        _, alive = psutil.wait_procs(found, timeout=10)
+        assert len(found) == 2 and not alive
+        *_, last = running.stderr.read().splitlines() or [""]
+    assert running.returncode == (130 if number == signal.SIGINT else -number)
+    assert last.endswith("the same command goes on") == (number == signal.SIGINT)
+
+
+# A Dask cluster.
 
 
 @pytest.fixture(scope="module")
@@ -710,16 +787,8 @@ def cluster(dask):
         yield found
 
 
-def test_two_workers_give_the_same_rows(dask, tmp_path, whole, fine):
-    """Worth its 8 s: two processes that import railcore."""
-    same(sweep(BASE, OVER, tmp_path / "two", workers=2), whole)
-    sweep(BASE, OVER, tmp_path / "one")
-    for path in sorted((tmp_path / "one/plans").iterdir()):
-        assert path.read_bytes() == (tmp_path / "two/plans" / path.name).read_bytes()
-
-
 def test_a_worker_with_other_data_is_refused(cluster, fine, monkeypatch):
-    monkeypatch.setattr(sweeping, "inputs_hash", lambda: "ours")
+    monkeypatch.setattr(sweep_dask, "inputs_hash", lambda: "ours")
     with pytest.raises(ValueError, match="a worker has another state of railcore's models, data or catalog"):
         sweep(BASE, OVER, scheduler=cluster.scheduler_address)
 
@@ -746,9 +815,75 @@ def test_what_is_no_address_is_refused(dask, address, tmp_path):
 
 
 def test_a_scheduler_that_does_not_answer_is_told_at_once(dask, monkeypatch, tmp_path):
-    monkeypatch.setattr(sweeping, "_CONNECT_S", 0.5)
+    monkeypatch.setattr(sweep_dask, "_CONNECT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for port in (silent.getsockname()[1], 1):
             with pytest.raises(ValueError, match=rf"scheduler 'tcp://127.0.0.1:{port}' cannot be reached"):
                 sweep(BASE, OVER, tmp_path / "out", scheduler=f"tcp://127.0.0.1:{port}")
     assert not (tmp_path / "out").exists()
+
+
+def test_missing_workers_and_a_lost_scheduler_are_told(dask, monkeypatch, tmp_path, fine):
+    def stop(text):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(BASE, OVER, tmp_path / "out", progress=stop)
+    monkeypatch.setattr(sweep_dask, "_LOOK_S", 0.01)
+    monkeypatch.setattr(sweep_dask, "_WORKERS_S", 0.02)
+    texts = []
+    with dask.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as cluster:
+        address = cluster.scheduler_address
+
+        def lose(text):
+            texts.append(text)
+            if "workers" in text:
+                cluster.close()
+
+        message = rf"'{address}' has ended, or .*: 1 of 4 points are in .*/out; the same command goes on"
+        with pytest.raises(sweep_dask.SchedulerLost, match=message):
+            sweep(BASE, OVER, tmp_path / "out", scheduler=address, progress=lose)
+    assert texts[-1] == f"the scheduler '{address}' has no workers: start some with `dask worker {address}`"
+
+
+def test_a_scheduler_that_falls_silent_is_lost(monkeypatch):
+    class Silent:
+        status = "running"
+        scheduler = SimpleNamespace(address="tcp://here:1", ncores=None)
+
+        def submit(self, *_, **__):
+            return Mock()
+
+        def sync(self, *_, callback_timeout):
+            raise TimeoutError
+
+    monkeypatch.setattr(sweep_dask, "_LOOK_S", 0.0)
+    monkeypatch.setattr(sweeping, "scheduler_client", lambda scheduler: nullcontext(Silent()))
+    with pytest.raises(sweep_dask.SchedulerLost, match="no longer answers: nothing is kept; give a folder as out"):
+        sweep(BASE, OVER, scheduler="tcp://here:1")
+
+
+@pytest.mark.slow
+def test_a_killed_scheduler_ends_the_command_in_one_line(dask, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    host, port = address.removeprefix("tcp://").split(":")
+    command = [sys.executable, "-m", "dask"]
+    options = {"env": os.environ | {"PYTHONPATH": str(files.ROOT)}, "stderr": subprocess.DEVNULL}
+    with (
+        subprocess.Popen([*command, "scheduler", "--host", host, "--port", port, "--no-dashboard"], **options) as first,
+        subprocess.Popen([*command, "worker", address, "--no-nanny", "--no-dashboard"], **options) as worker,
+    ):
+        try:
+            for _ in range(100):
+                with suppress(ValueError), sweep_dask.scheduler_client(address):
+                    break
+            with sweeping_command(tmp_path, "--scheduler", address) as running:
+                assert running.stderr.readline().startswith("railcore: 1 of 8")
+                first.kill()
+                *before, last = running.stderr.read().splitlines()
+        finally:
+            first.kill()
+            worker.kill()
+    assert running.returncode == 4 and all(" of 8 points" in line for line in before)
+    assert re.fullmatch(rf"railcore: the scheduler '{address}' has ended.* of 8 points are in out; the same .*", last)

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +12,11 @@ from railcore.catalog import files
 from railcore.planner.planning import Shared, plan
 from railcore.planner.result import CANDIDATE_NUMBERS, Plan
 from railcore.planner.spec_reading import read_spec
-from railcore.planner.sweep_grid import with_values
+from railcore.planner.sweep_grid import Chunk, Points, with_values
 
 _TEXTS = ("candidate", "also", "strategy", "limits_missed", "wishes_missed", "site", "note")
 _DRAWN = ("low", "high", "met", "wins")
+UNPLANNED = "no worker could plan it: "  # begins why a chunk is lost
 
 
 class Planned(NamedTuple):
@@ -27,6 +28,14 @@ class Planned(NamedTuple):
     rows: pd.DataFrame
     failed: dict[int, str]
     inputs: str
+
+
+Planning = Generator[tuple[Chunk, Planned | str], None, None]  # chunks that are done: rows, or why there are none
+
+
+def chunk_terms(points: Points, chunk: Chunk, draws: int) -> tuple[Any, ...]:
+    """What `planned_chunk` takes for a chunk of points, to send to another process."""
+    return points.base, {point: points.rows[point] for point in chunk.points}, draws, points.si_numbers
 
 
 def planned_chunk(

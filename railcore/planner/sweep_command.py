@@ -4,9 +4,11 @@ import sys
 import time
 
 from railcore.catalog.units import counted
+from railcore.planner.sweep_dask import SchedulerLost
 from railcore.planner.sweeping import Lasting, sweep
 
 SOME_FAILED = 3  # exit status where some of the points could not be planned
+LOST = 4  # exit status where the Dask scheduler ended in the middle
 _EACH_S = 10.0  # between two lines where errors do not go to a terminal
 
 TEMPLATE = """\
@@ -26,7 +28,7 @@ books.prices.transceiver = {from = "200 USD", to = "1000 USD", steps = 5}  # spa
 
 
 def run_sweep(spec: str | None, out: str | None, workers: int, scheduler: str | None, draws: int) -> int:
-    """Sweep and print the result. Gives the exit status: 3 where some points failed.
+    """Sweep and print the result. Gives the exit status: 3 where some points failed, 4 where the scheduler was lost.
 
     Parameters
     ----------
@@ -39,7 +41,8 @@ def run_sweep(spec: str | None, out: str | None, workers: int, scheduler: str | 
 
     Returns
     -------
-    0, or 3.
+    0; 3 where some points failed; 4 where the Dask scheduler ended in the middle; 130 where Ctrl-C did. What is planned
+    is kept, and the same command goes on.
 
     Raises
     ------
@@ -55,6 +58,10 @@ def run_sweep(spec: str | None, out: str | None, workers: int, scheduler: str | 
         tell.done()
         print(f"railcore: stopped; what is done is in {out}, and the same command goes on", file=sys.stderr)
         return 130
+    except SchedulerLost as error:
+        tell.done()
+        print(f"railcore: {error}", file=sys.stderr)
+        return LOST
     tell.done()
     failed = table.attrs["failed"]
     first = table[table["rank"] == 1]

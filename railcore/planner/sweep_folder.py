@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from railcore.catalog import files
+from railcore.catalog import checks, files
 from railcore.catalog.tables import csv_text
 from railcore.catalog.units import counted
 from railcore.planner.sweep_chunk import inputs_hash
@@ -197,12 +197,7 @@ def stored_sweep(folder: str | Path) -> pd.DataFrame:
 
 
 def _check_pyarrow() -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        raise ValueError(
-            "a sweep is stored with pyarrow, which is not installed: pip install 'railcore[sweeps]'"
-        ) from None
+    checks.needed_library("pyarrow", "a sweep is stored with pyarrow", "sweeps")
 
 
 def _about(folder: Path) -> dict[str, Any]:
