@@ -1,13 +1,19 @@
 import fcntl
 import json
+import random
 import re
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import project
 import pytest
+from nbclient import client as nbclient_client
+from nbclient.exceptions import CellExecutionComplete
+from nbformat import NotebookNode
 
-from suite.driver import parameters, run
+from suite.driver import client, parameters, run
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +88,29 @@ def test_what_was_changed_by_hand_is_restored(suite):
     assert project.snapshot(suite) == before
 
 
+STRAY = """
+from suite import workspace
+for folder in (workspace.NOTEBOOKS, workspace.files.DATA):
+    (folder / "stray").write_text("")
+(workspace.files.DATA / "claims.csv").touch()
+"""
+
+
 def test_a_failed_notebook_publishes_nothing_and_stops_no_other(suite):
     before = project.snapshot(suite)
     good = (suite / "notebooks" / f"{project.SECOND}.ipynb").read_bytes()
-    project.write_notebook(suite, project.SECOND, 'speed: str = "1 bps"', project.OTHER + "1 / 0")
+    project.write_notebook(suite, project.SECOND, 'speed: str = "1 bps"', project.OTHER + STRAY + "1 / 0")
     (suite / "build" / "stamps" / f"{project.FIRST}.json").unlink()
     status, printed = project.run(suite, "--publish")
     assert status == 1
     assert f"{project.SECOND}: FAILED, cell 1 (1 / 0): ZeroDivisionError" in printed
     assert f"{project.SECOND}: warning: the speed is a crawl" in printed
     assert f"{project.FIRST}: done" in printed
+    for name in ("notebooks/stray", "data/stray"):
+        assert f"warning: {name} appeared while notebooks ran" in printed
+    assert "warning: data/claims.csv was changed while notebooks ran" in printed
+    for folder in ("notebooks", "data"):
+        (suite / folder / "stray").unlink()
     (suite / "notebooks" / f"{project.SECOND}.ipynb").write_bytes(good)
     assert project.snapshot(suite) == before
     assert project.run(suite)[0] == 0
@@ -337,3 +356,38 @@ def test_a_parameters_cell_holds_only_typed_literals():
     ):
         with pytest.raises(ValueError, match="parameters cell"):
             parameters.defaults({"cells": [project.cell(source, 0, "parameters")]})
+
+
+def stream(text, name="stdout"):
+    return NotebookNode(output_type="stream", name=name, text=text)
+
+
+def test_streams_are_joined_as_nbclient_joins_them():
+    drawn = random.Random(1)
+    for _ in range(300):
+        text = "".join(drawn.choices("ab\r\r\n\x85", k=drawn.randrange(12)))
+        cut = drawn.randrange(len(text) + 1)
+        (output,) = client.joined([stream(text[:cut]), stream(text[cut:])])
+        assert output["text"] == nbclient_client._RGX_CARRIAGERETURN.sub("", text), repr(text)
+    picture = NotebookNode(output_type="display_data", data={})
+    shown = [stream("1", "stderr"), stream("2"), picture, stream("3", "stderr"), stream("4")]
+    assert client.joined(shown) == [stream("24"), stream("13", "stderr"), picture]
+
+
+def test_a_notebook_that_shows_too_much_is_left_in_the_middle_of_a_cell(monkeypatch):
+    monkeypatch.setattr(client, "MOST_SHOWN", 10)
+    left = []
+    reply = SimpleNamespace(cancel=lambda: left.append("cell"))
+    running = SimpleNamespace(shown=0, task_poll_for_reply=reply)
+    message = {"content": {"data": {"text/html": "12345"}, "traceback": ["123456"], "execution_count": 3}}
+    with pytest.raises(CellExecutionComplete):
+        client._Client.process_message(running, message, None, 1)
+    assert left == ["cell"]
+
+
+@pytest.mark.parametrize("text", ["x" * 5_000_000, "x\r" * 2_500_000], ids=["long line", "carriage returns"])
+def test_a_line_of_megabytes_is_joined_at_once(text):
+    """nbclient takes hours."""
+    started = time.monotonic()
+    client.joined([stream(text)])
+    assert time.monotonic() - started < 5

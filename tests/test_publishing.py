@@ -130,21 +130,17 @@ def test_a_page_is_published_compared_and_removed(paged):
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [
-        "os.strerror(errno.ENOSPC) if str(dir).endswith('notebooks')",
-        pytest.param("os.strerror(errno.EACCES) if 'part5' in prefix", marks=pytest.mark.slow),
-    ],
+    ("fault", "folder"), [("ENOSPC", "notebooks"), pytest.param("EACCES", "extra", marks=pytest.mark.slow)]
 )
-def test_a_full_disk_and_a_closed_folder_change_nothing(suite, fault):
+def test_a_full_disk_and_a_closed_folder_change_nothing(suite, fault, folder):
     patch = (
-        "import errno, os, tempfile\n"
-        "make = tempfile.mkstemp\n"
-        "def fail(suffix=None, prefix=None, dir=None, text=False):\n"
-        f"    fault = {fault} else ''\n"
-        "    if fault: raise OSError(fault)\n"
-        "    return make(suffix, prefix, dir, text)\n"
-        "tempfile.mkstemp = fail\n"
+        "import errno, os\n"
+        "real = os.open\n"
+        "def fail(path, flags, *terms, **named):\n"
+        f"    if flags & os.O_CREAT and os.path.dirname(path).endswith({folder!r}):\n"
+        f"        raise OSError(errno.{fault}, 'no')\n"
+        "    return real(path, flags, *terms, **named)\n"
+        "os.open = fail\n"
     )
     project.write_notebook(suite, project.FIRST, "tiers: int = 3", project.DRAW)
     changed = project.snapshot(suite)
@@ -263,6 +259,20 @@ def test_nothing_outside_figures_is_removed(suite):
     kept.unlink()
 
 
+def test_files_that_no_result_is_in_are_named(monkeypatch):
+    before, owned = publish.files_of_people(), publish.owners()
+    assert not publish.find_strays(before)
+    monkeypatch.setattr(publish, "owners", lambda: {path: owned[path] for path in list(owned)[1:]})
+    before |= {"data/claims.csv": (0, 0), "notebooks/01_network_cost.ipynb": (0, 0)}  # this is a run's to write
+    del before["data/extras.csv"]
+    said = [line.partition(":")[0] for line in publish.find_strays(before)]
+    assert said == [
+        f"figures/{next(iter(owned))} belongs to no notebook",
+        "data/claims.csv was changed while notebooks ran",
+        "data/extras.csv appeared while notebooks ran",
+    ]
+
+
 def test_folders_of_others_where_sockets_are_do_not_stop_the_driver(tmp_path, monkeypatch):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -325,10 +335,14 @@ def test_a_stamp_of_another_shape_is_as_none(monkeypatch, tmp_path, stamp):
     assert publish.read_stamp("01_a") == {} and not publish.up_to_date("01_a", {"cells": []}, {})
 
 
+ENDLESS = 'while True: print("x" * 999_999)): with it the notebook shows more than 10 MB: print less'
+
+
 @pytest.mark.parametrize(
     ("end", "message"),
     [
         ("import os\nos._exit(0)", "its kernel ended before the notebook did"),
+        pytest.param('while True: print("x" * 999_999)', f"cell 1 ({ENDLESS}", marks=pytest.mark.slow),
         pytest.param("raise SystemExit(3)", "cell 1 (raise SystemExit(3)): SystemExit: 3", marks=pytest.mark.slow),
         pytest.param("raise SystemExit(0)", "cell 1: SystemExit: it left the notebook", marks=pytest.mark.slow),
     ],
@@ -337,6 +351,15 @@ def test_a_notebook_that_ends_itself_has_failed(suite, end, message):
     project.write_notebook(suite, project.SECOND, project.SPEED, end, project.OTHER)
     status, printed = project.run(suite, project.SECOND)
     assert status == 1 and f"{project.SECOND}: FAILED, {message}" in printed
+
+
+def test_a_file_too_large_to_publish_is_refused(tmp_path):
+    place = tmp_path / "extra" / "big.csv"
+    place.parent.mkdir()
+    with place.open("wb") as stream:
+        stream.truncate(10_000_001)
+    with pytest.raises(ValueError, match=r"wrote extra/big.csv of 10000001 bytes: at most 10000000 may be published"):
+        publish.publish("01_a", tmp_path, {}, {})
 
 
 @pytest.mark.parametrize("text", ["<!-- /ledger --> <!-- ledger -->", pytest.param("\udcff", marks=pytest.mark.slow)])

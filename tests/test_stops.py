@@ -15,6 +15,10 @@ STOPS = int(os.environ.get("RAILCORE_STOPS", "1"))
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
+FOREVER = "sum(range(10**10))"  # one call into C, which keeps the interpreter and looks for no signal, for minutes
+IN_C = f"import pathlib\npathlib.Path('../build/begun').touch()\n{FOREVER}"
+
+
 def kernels(folder):
     pids = []
     for process in psutil.process_iter(["cmdline"]):
@@ -65,15 +69,17 @@ def test_a_stopped_run_leaves_each_file_whole_and_old_or_new(suite, number):
     assert not [path for path in left if path not in states[0] and not path.endswith(".tmp")]
 
 
-def test_a_kernel_ends_with_its_driver_even_where_orphans_are_taken_in(suite):
+@pytest.mark.parametrize("code", [project.DRAW, pytest.param(IN_C, marks=pytest.mark.slow)], ids=["early", "in C"])
+def test_a_kernel_ends_with_its_driver_even_where_orphans_are_taken_in(suite, code):
     folder, _, _ = suite
-    set_tiers(folder, 3)
+    project.write_notebook(folder, project.FIRST, "tiers: int = 3", code)
     adopt = "import ctypes, subprocess, sys; ctypes.CDLL(None).prctl(36, 1)"  # PR_SET_CHILD_SUBREAPER
     code = f"{adopt}; subprocess.Popen([sys.executable, '-m', 'suite', 'figures', '--publish']); sys.stdin.read()"
     command = [sys.executable, "-c", code]
     surroundings = project.environment(folder)
     process = subprocess.Popen(command, cwd=folder, env=surroundings, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    assert project.wait_for(lambda: kernels(folder))  # before its own watch begins
+    begun = folder / "build" / "begun"
+    assert project.wait_for(begun.exists if code == IN_C else lambda: kernels(folder))  # before its own watch begins
     psutil.Process(process.pid).children()[0].kill()
     assert project.wait_for(lambda: not kernels(folder))
     process.communicate(timeout=project.TIMEOUT)
@@ -82,7 +88,26 @@ def test_a_kernel_ends_with_its_driver_even_where_orphans_are_taken_in(suite):
 def test_after_stops_the_next_run_completes_and_tidies(suite):
     folder, states, _ = suite
     set_tiers(folder, 2)
-    (folder / "figures" / ".fig.csv.123.tmp").write_text("half")
+    (folder / "figures" / ".railcore-123.tmp").write_text("half")
     status, printed = project.run(folder, "--publish")
     assert status == 0, printed
     assert project.snapshot(folder) == states[1]
+
+
+def test_signals_end_a_driver_that_cannot_answer():
+    code = "stops._PATIENCE_S = 0.1\nwith stops.obeyed():\n    print('in C', flush=True)\n    "
+    command = [sys.executable, "-c", f"from suite.driver import stops\n{code}{FOREVER}"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    surroundings = {"cwd": project.files.ROOT, "env": project.environment(project.files.ROOT)}
+    runs = {name: subprocess.Popen(command, **pipes, **surroundings) for name in ("SIGINT", "SIGTERM", "SIGHUP")}
+    try:
+        assert [run.stdout.readline() for run in runs.values()] == ["in C\n"] * 3
+        time.sleep(0.3)  # until they are
+        for name, run in runs.items():
+            run.send_signal(signal.Signals[name])
+            _, said = run.communicate(timeout=project.TIMEOUT)
+            assert run.returncode == -signal.SIGKILL
+            assert said == f"killed: it had not ended 0.1 s after {name}; the next run completes it\n"
+    finally:
+        for run in runs.values():
+            run.kill()

@@ -34,20 +34,21 @@ print(json.dumps({
     "inputs": _catalog.input_rows(_used),
     "cpu_s": time.process_time(),
     "left": get_ipython().exit_now,
-}, indent=0))"""  # in short lines: nbclient looks for carriage returns in a time that grows with a line's square
+}))"""
 
 _SOCKETS_ROOT = Path("/tmp")  # a socket's path may have about 100 characters
-# Runs a kernel and ends it when the driver is gone, however that went: ipykernel's own watch begins late, and misses a
-# driver that was killed before it and whose orphans another process than the first takes in.
+# Runs a kernel in a child, and ends that and its children when it ends or the driver is gone, however that went. A
+# thread of the kernel's own would wait for a call into C; ipykernel's watch begins late, and misses a driver whose
+# orphans another process than the first takes in.
 _WATCHED_KERNEL = """\
-import os, runpy, sys, threading, time
-driver = int(sys.argv.pop(1))
-def watch():
-    while os.getppid() == driver:
-        time.sleep(0.5)
-    os._exit(1)
-threading.Thread(target=watch, daemon=True).start()
-runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)"""
+import os, runpy, signal, sys, time
+driver, kernel = int(sys.argv.pop(1)), os.fork()
+if not kernel:
+    runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)
+while kernel and os.getppid() == driver and not os.waitpid(kernel, os.WNOHANG)[0]:
+    time.sleep(0.2)
+if kernel:
+    os.killpg(0, signal.SIGKILL)"""
 _THREADS = "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS NUMBA_NUM_THREADS VECLIB_MAXIMUM_THREADS".split()
 DROPPED_VARIABLES = (
     "PYTHONDONTWRITEBYTECODE PYTHONSTARTUP PYTHONWARNINGS PYTHONOPTIMIZE MATPLOTLIBRC MPLBACKEND RAILCORE_PARAMETERIZED"
@@ -133,6 +134,7 @@ def _manager(name: str, extra: Mapping[str, str]):
     return Manager(transport="ipc", ip=str(place), connection_file=f"{place}.json", kernel_name="python3")
 
 
+_LONGEST = 2000  # of an error's text
 _ENDED = "its kernel ended before the notebook did, by exit(), quit() or os._exit(), or for want of memory"
 
 
@@ -167,6 +169,8 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
     import papermill
     from nbclient.exceptions import DeadKernelError
 
+    from suite.driver import client
+
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # says without a name what CellError says with it
     copy = nbformat.from_dict({**notebook, "cells": [*notebook["cells"], nbformat.v4.new_code_cell(_REPORT)]})
     manager = _manager(name, environment)
@@ -180,16 +184,17 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
             language="python",
             progress_bar=False,
             request_save_on_cell_execute=False,
-            start_timeout=120,
-            execution_timeout=900,
+            engine_name=client.ENGINE,
             km=manager,
-            record_timing=False,
-            coalesce_streams=True,
         )
     except papermill.PapermillExecutionError as error:
-        raise CellError(f"cell {error.cell_index} ({_line(error)}): {error.ename}: {error.evalue}") from None
+        raise CellError(f"cell {error.cell_index} ({_line(error)}): {error.ename}: {error.evalue[:_LONGEST]}") from None
+    except client.TooMuchShown as error:
+        raise CellError(str(error)) from None
     except DeadKernelError:
         raise CellError(_ENDED) from None
+    except OSError as error:  # of the executed copy
+        raise CellError(f"kernel: {files.refusal(error)}") from None
     except Exception as error:
         raise CellError(f"kernel: {type(error).__name__}: {error}") from None
     finally:

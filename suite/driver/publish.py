@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -37,6 +38,7 @@ _COLUMNS: dict[Path, tuple[str, ...]] = {
     _PARAMETERS: _PARAMETER_COLUMNS,
     _MANIFEST: ("file", "notebook", "sha256"),
 }
+_MOST_B = 10_000_000  # of a figure or table; the largest has 1.8 million
 _PUBLISHED_PATH = re.compile(r"[^/.\x00][^/\x00]*/[^/.\x00][^/\x00]*")  # <folder>/<file>, neither hidden nor ".."
 _README = files.ROOT / "README.md"
 
@@ -172,6 +174,30 @@ def find_damage() -> list[str]:
     return lines
 
 
+def files_of_people() -> dict[str, tuple[int, int]]:
+    """Time and size of every file in notebooks/ and data/, where runs write the suite's notebooks alone."""
+    known = {path: os.stat(files.ROOT / path) for folder in (workspace.NOTEBOOKS, files.DATA) for path in _seen(folder)}
+    return {path: (stat.st_mtime_ns, stat.st_size) for path, stat in known.items()}
+
+
+def find_strays(before: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Files that no result is in, a sentence each: those of no notebook in figures/, and what a run left elsewhere.
+
+    before: `files_of_people` as the run began. Whether a notebook or a person wrote a file since, nobody can tell.
+    """
+    owned = {f"figures/{path}" for path in (*owners(), *_SHARED)}
+    lines = [
+        f"{path} belongs to no notebook: it is left alone; remove it, outputs.save writes what is published"
+        for path in _figures_files()
+        if path not in owned
+    ]
+    for path, now in files_of_people().items():
+        if path not in before or (before[path] != now and not path.endswith(".ipynb")):
+            what = "was changed" if path in before else "appeared"
+            lines.append(f"{path} {what} while notebooks ran: if you did not do that, one of them did; put it right")
+    return lines
+
+
 def refuse_lost_rows(suite: Iterable[str]) -> None:
     """Raise ValueError where a shared table has lost the rows of a notebook that will not run now."""
     nothing, published = _rows_hash("", [], ()), set(owners().values())
@@ -240,13 +266,16 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
     Raises
     ------
     ValueError
-        For a parameters cell that cannot be read.
+        For a parameters cell that cannot be read, and a file over 10 MB: nothing was changed.
     OSError
         When nothing was changed.
     files.HalfWritten
         When a rename failed after others; it names what was changed.
     """
     made = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    for path, source in made.items():
+        if (size := source.stat().st_size) > _MOST_B and "/" in path:
+            raise ValueError(f"it wrote {path} of {size} bytes: at most {_MOST_B} may be published, leave detail out")
     figures = {path: source for path, source in made.items() if "/" in path and not path.startswith("claims/")}
     owned, new = owners(), _changed_items(figures)
     stale: Contents = {
@@ -392,10 +421,14 @@ def _used_hash(name: str, notebook: Mapping, report: Mapping, stored: Mapping[st
 
 
 def _figures_files() -> list[str]:
-    """Files in figures/ relative to the project, sorted, hidden ones and the manifest left out."""
-    paths = (path.relative_to(files.ROOT) for path in workspace.FIGURES.rglob("*") if path.is_file())
-    seen = (path for path in paths if not any(part.startswith(".") for part in path.parts))
-    return sorted(str(path) for path in seen if path.name != "MANIFEST.csv")
+    """Files in figures/ without the manifest, as `_seen`."""
+    return [path for path in _seen(workspace.FIGURES) if not path.endswith("/MANIFEST.csv")]
+
+
+def _seen(folder: Path) -> list[str]:
+    """Files in a folder relative to the project, sorted, hidden ones and caches of Python left out."""
+    paths = (path.relative_to(files.ROOT) for path in folder.rglob("*") if path.is_file())
+    return sorted(str(path) for path in paths if not any(part.startswith((".", "__")) for part in path.parts))
 
 
 def stamp_path(name: str, run_name: str | None = None) -> Path:

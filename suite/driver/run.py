@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
 import time
 from collections import Counter
@@ -18,11 +17,10 @@ from pathlib import Path
 from railcore import catalog
 from railcore.catalog import files, units
 from suite import answers, outputs, workspace
-from suite.driver import kernels, parameters, publish
+from suite.driver import kernels, parameters, publish, stops
 from suite.ledger import claims
 
 _RUN_NAME, _LONG = re.compile(r"[A-Za-z0-9_-]{1,100}"), 60
-_publishing, _pending = False, 0
 
 
 def print_line(text: str) -> None:
@@ -150,10 +148,7 @@ def make_figures(
     for name in ("MATPLOTLIBRC", "MPLBACKEND"):  # pictures are compared with matplotlib, whatever the user's styles
         os.environ.pop(name, None)
     os.environ["MPLCONFIGDIR"] = str(files.BUILD / "matplotlib")
-    with files.locked(files.BUILD / "driver.lock", "another `make figures` is running in this folder"):
-        for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(ending) != signal.SIG_IGN:  # nohup stays in force
-                signal.signal(ending, _stop)
+    with files.locked(files.BUILD / "driver.lock", "another `make figures` is running in this folder"), stops.obeyed():
         wanted = [only] if only else suite
         has_parameters = bool(values) or workspace.parameterized()
         own_runs = {name: run_name or _run_name(name, values) for name in wanted}
@@ -204,22 +199,6 @@ def _edited(wanted: list[str], own_runs: Mapping[str, str], publishing: bool) ->
     return edited
 
 
-def _stop(number: int, _frame) -> None:
-    """End at once, or as soon as the notebook that is being published is whole. Do not wait for the kernels."""
-    global _pending
-    if _publishing:
-        _pending = number
-        return
-    try:
-        kernels.kill_all()
-        text = f"stopped by {signal.Signals(number).name}: what had finished is published, the rest is as it was\n"
-        os.write(1, text.encode())
-    except OSError:
-        pass  # nobody reads our output any more
-    finally:
-        os._exit(128 + number)
-
-
 @dataclass(frozen=True)
 class _Plan:
     """What becomes of a run's results.
@@ -237,7 +216,7 @@ class _Plan:
 
 
 def _run(wanted: list[str], plan: _Plan) -> int:
-    started = time.monotonic()
+    started, before = time.monotonic(), publish.files_of_people()
     failed: dict[str, Exception] = {}
     ran: set[str] = set()
     new = 0
@@ -263,6 +242,8 @@ def _run(wanted: list[str], plan: _Plan) -> int:
                     except Exception as error:
                         failed[name] = error
                         _say_failed(name, error, _folder(name, None))
+    for stray in publish.find_strays(before):
+        print_line(f"warning: {stray}")
     if published:
         counts = Counter(row["verdict"] for row in claims.ledger(publish.published_rows()))
         verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in claims.VERDICTS)
@@ -284,7 +265,8 @@ def _run(wanted: list[str], plan: _Plan) -> int:
 def _tidy() -> None:
     """Remove half-written files of a killed driver, and files of notebooks that no longer exist."""
     folders = (workspace.FIGURES, workspace.NOTEBOOKS, files.BUILD / "stamps", files.BUILD / "custom_stamps")
-    for leftover in (*files.ROOT.glob(".*.tmp"), *(path for folder in folders for path in folder.rglob(".*.tmp"))):
+    below = (path for folder in folders for path in folder.rglob(files.TEMPORARY))
+    for leftover in (*files.ROOT.glob(files.TEMPORARY), *below):
         if leftover.is_file():
             leftover.unlink()
     for fault in publish.find_damage():
@@ -342,20 +324,13 @@ def _execute(name: str, plan: _Plan) -> tuple:
 
 
 def _publish(name: str, folder: Path, notebook: dict, report: dict) -> tuple[dict[str, str], int]:
-    """Publish and stamp, as `publish.publish`; a signal meanwhile waits, so that figures/ is of one run."""
-    global _publishing
-    _publishing = True
+    """Publish and stamp, as `publish.publish`."""
+    published, new = publish.publish(name, folder, notebook, report)
     try:
-        published, new = publish.publish(name, folder, notebook, report)
-        try:
-            publish.write_stamp(name, notebook, report, published)
-        except (OSError, ValueError) as error:
-            raise files.HalfWritten(f"{error}; new: all that it publishes, but not its stamp in build/") from None
-        return published, new
-    finally:
-        _publishing = False
-        if _pending:
-            _stop(_pending, None)
+        publish.write_stamp(name, notebook, report, published)
+    except (OSError, ValueError) as error:
+        raise files.HalfWritten(f"{error}; new: all that it publishes, but not its stamp in build/") from None
+    return published, new
 
 
 def _finish(name: str, future: Future, plan: _Plan) -> int:
@@ -372,7 +347,8 @@ def _finish(name: str, future: Future, plan: _Plan) -> int:
     elif load_notebook(name) != notebook or (not plan.publishing and publish.parameter_changes(name, notebook)):
         raise ValueError("it was edited while this run was under way: nothing is published, run it again")
     else:
-        published, new = _publish(name, folder, notebook, report)
+        with stops.put_off():
+            published, new = _publish(name, folder, notebook, report)
     count = len([path for path in published if "/" in path and not path.startswith(("notebooks/", "claims/"))])
     print_line(f"{name}: done in {seconds:.1f} s ({report['cpu_s']:.1f} s of CPU), {count} files")
     for text in outputs.kept_warnings(folder):
