@@ -8,7 +8,7 @@ from io import TextIOWrapper
 from typing import Any
 
 from railcore import __version__
-from railcore.catalog import files
+from railcore.catalog import files, letters
 
 
 def command_parser() -> argparse.ArgumentParser:
@@ -90,6 +90,10 @@ def command_parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; gives the exit status, 2 for bad input."""
+    for argument in sys.argv[1:] if arguments is None else arguments:
+        if fault := letters.unshown(argument):
+            print(f"railcore: argument {argument!r} {fault}", file=sys.stderr)
+            return 2
     return run_command("railcore", command_parser(), _COMMANDS, arguments)
 
 
@@ -119,13 +123,13 @@ def run_command(
     try:
         return commands[options.command](options)
     except (ValueError, ImportError) as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        print(f"{program}: {letters.escaped(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        print(f"{program}: {files.refusal(error)}", file=sys.stderr)
+        print(f"{program}: {letters.escaped(files.refusal(error))}", file=sys.stderr)
         return 1
 
 

@@ -487,7 +487,7 @@ def test_what_spreadsheets_write_is_read(own, content):
         (f"{HEAD}\n{ROW}\n".replace(",", ";").encode(), r"divided by ';': save it with commas, and points in numbers"),
         (f"{HEAD}\n{ROW}\n".replace(",", "\t").encode(), r"divided by '\\t'"),
         (f"sep=;\n{HEAD}\n{ROW}\n".encode(), r"divided by ';'"),
-        (f"{HEAD}\n{ROW}\n".encode("cp1252"), r"gpus.csv: is no text in UTF-8: save it as CSV in UTF-8"),
+        (f"{HEAD}\n{ROW}\n".encode("cp1252"), r"gpus.csv line \d+ is no text in UTF-8: save the file in UTF-8"),
         (f"{HEAD}\n{ROW}\n".encode("utf-16"), r"is no text in UTF-8"),
         (b"", r"columns are \[\]: write name,parameter"),
         (f"{HEAD},more\n".encode(), r"columns are .*'more'.*write name,parameter"),

@@ -268,7 +268,6 @@ def test_points_are_counted_before_they_are_expanded(tmp_path, monkeypatch):
     monkeypatch.setattr(sweep_grid, "MOST_POINTS", 3)
     assert sweep_points(BASE, path).rows == sweep_points(BASE, rows[:3]).rows == rows[:3]
     path.write_text("cluster.gpus\n8\n16\n24\n32\n")
-    monkeypatch.setattr(sweep_grid, "read_csv", None)
     for over in (path, rows, pd.DataFrame(rows), {"cluster.gpus": range(4)}):
         with pytest.raises(ValueError, match=r"over has (at least )?4 points: give at most 3$"):
             sweep_points(BASE, over)
@@ -277,9 +276,12 @@ def test_points_are_counted_before_they_are_expanded(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\xff\xfec\0l\0", "points.csv', which is no CSV in UTF-8"),
-        (b"cluster.gpus\n" + b"8" * 200_000, "which is no CSV in UTF-8 (field larger than field limit (131072))"),
-        (b"cluster.gpus\n8\n1,024\n", "points.csv has more cells than columns in row 2: quote cells with a comma"),
+        (b"\xff\xfec\0l\0", "points.csv is no text in UTF-8, but in UTF-16"),
+        (
+            b"cluster.gpus\n" + b"8" * 200_000,
+            "points.csv line 1: field larger than field limit (131072): is the file cut",
+        ),
+        (b"cluster.gpus\n8\n1,024\n", "points.csv line 3 has more cells than columns: quote cells with a comma"),
     ],
     ids=["UTF-16", "long", "commas"],
 )

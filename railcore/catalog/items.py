@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from railcore.catalog import files, tables, units
+from railcore.catalog.letters import unshown
 from railcore.catalog.lookup import UnknownName, nearest_names
+from railcore.catalog.text_files import read_text
 
 COLUMNS = ("name", "parameter", "value", "low", "high", "unit", "kind", "source", "as_of", "note", "shape")
 OLD_COLUMNS = COLUMNS[:-1]  # which a user's file may have
@@ -175,11 +177,7 @@ def _number(text: str, factor: float, what: str, faults: list[str]) -> float | N
 def _value(family: str, text: dict[str, str], of_user: bool, faults: list[str]) -> Value:
     """A row from its texts; what is wrong with it goes to `faults`, each with its remedy."""
     faults += [f"column {key!r} is blank: fill it in" for key in (*COLUMNS[:3], "unit", "source") if not text[key]]
-    faults += [
-        f"column {key!r} has a letter that no page shows: {cell!r}: write one plain line"
-        for key, cell in text.items()
-        if not cell.isprintable()
-    ]
+    faults += [f"column {key!r} {fault}" for key, cell in text.items() if (fault := unshown(cell))]
     if text["kind"] not in KINDS:
         faults.append(f"kind {text['kind']!r} is none of {', '.join(KINDS)}")
     numbers: dict[str, Any] = {"value": text["value"], "low": None, "high": None}
@@ -255,9 +253,7 @@ def _rows(path: Path, of_user: bool = False) -> list[Value]:
 def csv_content(path: Path, where: str) -> str:
     """Text of a CSV file. where: what messages call it. Raises ValueError for what cannot be read."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{where}: is no text in UTF-8: save it as CSV in UTF-8") from None
+        return read_text(path, where)
     except OSError as error:
         raise ValueError(files.refusal(error)) from None
 

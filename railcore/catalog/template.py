@@ -4,7 +4,8 @@ import csv
 from pathlib import Path
 
 from railcore import catalog
-from railcore.catalog import files, tables, units
+from railcore.catalog import files, items, tables, units
+from railcore.catalog.text_files import csv_rows
 
 _PRINTED = "processors"  # of efficiencies: makers print it, so that it is not taken from another GPU
 
@@ -111,12 +112,12 @@ def write_template(rows: dict[str, list[dict[str, str]]], folder: Path) -> dict[
     added = {}
     for family, blank in rows.items():
         path = folder / f"{family}.csv"
-        before = path.read_text(encoding="utf-8-sig") if files.regular_file(path) else ""
-        there = tables.read_csv(path)
+        before = items.csv_content(path, str(path)) if files.regular_file(path) else ""
+        there = csv_rows(before, str(path))
         header = tuple(next(csv.reader(before.strip().splitlines()), catalog.COLUMNS))
         if header not in (catalog.COLUMNS, catalog.OLD_COLUMNS):
             raise ValueError(f"{path} has other columns than {','.join(catalog.COLUMNS)}: write its first line so")
-        keys = {(row["name"], row["parameter"]) for row in there}
+        keys = {(row["name"], row["parameter"]) for _, row in there}
         new = [row for row in blank if (row["name"], row["parameter"]) not in keys]
         text = tables.csv_text(header, new)
         gap = "" if not before or before.endswith("\n") else "\n"

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from railcore.catalog import files
+from railcore.catalog.text_files import check_file, read_text
 from railcore.catalog.units import Gbps
 from railcore.planner.result import Plan
 
@@ -67,7 +68,8 @@ def _rows(path: Path) -> pd.DataFrame:
         check_workbooks(path.name)
     try:
         if in_text:
-            return pd.read_csv(path, skipinitialspace=True)
+            return pd.read_csv(io.StringIO(read_text(path, path.name)), skipinitialspace=True)
+        check_file(path, path.name)
         return pd.read_excel(path, _SHEET, engine="openpyxl")
     except OSError as error:
         raise ValueError(files.refusal(error)) from None

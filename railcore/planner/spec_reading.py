@@ -11,10 +11,18 @@ from pydantic import TypeAdapter, ValidationError
 from railcore import catalog
 from railcore.catalog import files, units
 from railcore.catalog.own_file import own_file
+from railcore.catalog.plain_values import MOST_DEEP, plain_faults
+from railcore.catalog.text_files import read_text
 from railcore.planner.spec import SI_NUMBERS, Spec, nearest, section_at
 from railcore.training.hugging_face import read_config
 from railcore.training.run_file import read_runs
 
+_MOST_BYTES = 10_000_000  # of a file
+IN_LINES = r"job\.config\..*|cluster\.measured\.text|measured|(job|measured\.\d+)\.launch"  # keys of texts of several
+_PART = r"(?:(?<![\w-])[\w-]+|\"[^\"\n]*\"|'[^'\n]*')[ \t]*"
+_LONG_KEY = re.compile(rf"{_PART}(?:\.[ \t]*{_PART}){{{MOST_DEEP}}}")  # tomllib's time is the square of its length
+_MOST_FAULTS, _MOST_LETTERS = 100, 300  # in a message, and of a key or a value there
+_LONG_NUMBER = re.compile(r"[\d_]{4000}")
 # A member of a union in pydantic's locations: a type, or one of our sections that stand beside a name.
 _OF_UNION = re.compile(r"(str|int|dict|PriceSpec|PowerSpec)$|(literal|list|dict|tuple|function-\w+|constrained-\w+)\b")
 
@@ -41,20 +49,40 @@ def read_spec(spec: Spec | Mapping[str, Any] | str | Path, si_numbers: bool = Tr
 
 def _named_values(spec: Mapping[str, Any] | str | Path) -> tuple[str, dict[str, Any]]:
     """What messages call a spec, and its values."""
-    if isinstance(spec, Mapping):
-        return "spec", _with_files(spec, Path())
-    name, text, folder = "spec", str(spec), Path()
-    if "\n" not in text:
-        folder = Path(text).parent
-        name = Path(text).name
-        try:
-            text = Path(text).read_text(encoding="utf-8-sig")
-        except OSError as error:
-            raise ValueError(f"spec {text!r} cannot be read ({error.strerror}): give a TOML file") from None
+    name, values, folder = "spec", spec, Path()
+    if not isinstance(values, Mapping):
+        text = str(spec)
+        if "\n" not in text:
+            path = Path(text)
+            name, folder = path.name, path.parent
+            try:
+                text = read_text(path, name, _MOST_BYTES)
+            except OSError as error:
+                raise ValueError(f"spec {str(path)!r} cannot be read ({error.strerror}): give a TOML file") from None
+        values = _toml(name, text)
+    if faults := plain_faults(values, IN_LINES):
+        raise ValueError(_message(name, faults))
+    return name, _with_files(values, folder)
+
+
+def _toml(name: str, text: str) -> dict[str, Any]:
+    """Values of a text. Raises ValueError, with the line where it is known, for what is no TOML or has no end."""
+    if found := _LONG_KEY.search(text):
+        raise ValueError(f"{name} line {_line(text, found)}: a key has more than {MOST_DEEP} parts: give it fewer")
     try:
-        return name, _with_files(tomllib.loads(text), folder)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name} is no TOML: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{name} is nested more than {MOST_DEEP} deep: give fewer lists or tables in others") from None
+    except ValueError:  # of Python's int
+        found = _LONG_NUMBER.search(text)
+        line = f" line {_line(text, found)}" if found else ""
+        raise ValueError(f"{name}{line} has a number of more than 4,000 digits: give a smaller one") from None
+
+
+def _line(text: str, found: re.Match[str]) -> int:
+    return text.count("\n", 0, found.start()) + 1
 
 
 def _with_files(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -232,20 +260,26 @@ def _network_contradictions(network: Mapping[str, Any]) -> Iterator[str]:
 
 def _message(name: str, faults: list[str]) -> str:
     head = f"{name} has {units.counted(len(faults), 'faults')}:"
-    return f"{head} {faults[0]}" if len(faults) == 1 else "\n  ".join([head, *faults])
+    more = [f"and {len(faults) - _MOST_FAULTS:,} more"] if len(faults) > _MOST_FAULTS else []
+    return f"{head} {faults[0]}" if len(faults) == 1 else "\n  ".join([head, *faults[:_MOST_FAULTS], *more])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
 
 
 def _faults(refusal: ValidationError) -> list[str]:
     """All faults, a line each. Where a value may be of several kinds, only the faults of the kind that it is."""
     keys, wrong_kinds, wrong_values = [], dict[str, list[str]](), dict[str, list[str]]()
     for error in refusal.errors():
-        key = ".".join(str(part) for part in error["loc"] if not _is_of_union(part))
+        key = _short(".".join(str(part) for part in error["loc"] if not _is_of_union(part)))
         keys.append(key)
         faults = wrong_kinds if error["type"].endswith("_type") else wrong_values
         faults.setdefault(key, []).append(_fault(key, error))
     lines: list[str] = []
+    sections = {key[:place] for key in keys for place, sign in enumerate(key) if sign == "."}
     for key in dict.fromkeys(keys):
-        below = any(other.startswith(f"{key}.") for other in keys)
+        below = key in sections
         of_kind = [] if below else wrong_kinds.get(key, [])[:1]
         lines += dict.fromkeys(wrong_values.get(key, of_kind))
     return lines
@@ -261,13 +295,13 @@ def _fault(key: str, error: Any) -> str:
         return f"{key} is missing: give it"
     if kind == "literal_error":
         allowed = [word.strip("' ") for word in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
-        return f"{key} is {value!r}: {nearest(str(value), allowed)}"
+        return f"{key} is {_short(repr(value))}: {nearest(str(value), allowed)}"
     text = error["msg"].removeprefix("Value error, ").replace("Input should be", "give", 1)
     text = text.partition(". Rows to add")[0].rpartition("does not exist: ")[2]
     text = text.replace(", unable to parse string as a number", ", without a unit").replace("a valid ", "a ")
     text = re.sub(r"a integer.*", "a whole number", text).replace("a tuple", "a list")
     text = re.sub(r"a dictionary or instance of \w+", "a table of keys", text)
-    return f"{key} is {value!r}: {text}"
+    return f"{key} is {_short(repr(value))}: {text}"
 
 
 def _is_of_union(part: Any) -> bool:

@@ -1,7 +1,6 @@
 """The points of a sweep: a spec, and values of its keys that are put into it, point by point."""
 
 import copy
-import csv
 import itertools
 import json
 import math
@@ -15,9 +14,10 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import files, readings
-from railcore.catalog.tables import read_csv
+from railcore.catalog.plain_values import plain_faults
+from railcore.catalog.text_files import csv_rows, read_text
 from railcore.planner.answer import CIRCUIT_KEYS
-from railcore.planner.spec_reading import FILE_KEYS, check_key, file_value, read_value, spec_values
+from railcore.planner.spec_reading import FILE_KEYS, IN_LINES, check_key, file_value, read_value, spec_values
 
 MOST_POINTS = 1_000_000
 _RANGE = {"from", "to", "steps", "spacing"}
@@ -190,9 +190,9 @@ def _combinations(over: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
 
 
-def _check_count(count: int, more: str = "") -> None:
+def _check_count(count: int) -> None:
     if count > MOST_POINTS:
-        raise ValueError(f"over has {more}{count:,} points: give at most {MOST_POINTS:,}")
+        raise ValueError(f"over has {count:,} points: give at most {MOST_POINTS:,}")
 
 
 def _checked_row(row: Any) -> Mapping[str, Any]:
@@ -277,18 +277,18 @@ def _csv_rows(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise ValueError(f"over is {str(path)!r}, which is no file: give a CSV file with keys of the spec as columns")
     try:
-        with path.open(newline="", encoding="utf-8") as stream:  # counted first: a dictionary a row takes memory
-            if any(itertools.islice(filter(None, csv.reader(stream)), MOST_POINTS + 1, None)):
-                _check_count(MOST_POINTS + 1, "at least ")
-        rows: list[dict[Any, Any]] = read_csv(path)
+        text = read_text(path, path.name)
     except OSError as error:
         raise ValueError(files.refusal(error)) from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"over is {str(path)!r}, which is no CSV in UTF-8 ({error}): save it as such") from None
-    for number, row in enumerate(rows, 1):
-        if any(cell.strip() for cell in row.get(None, ())):
-            raise ValueError(f"{path.name} has more cells than columns in row {number}: quote cells with a comma")
-    return [{key: _cell(text) for key, text in row.items() if key and text and text.strip()} for row in rows]
+    _check_count(sum(1 for _ in csv_rows(text, path.name)))  # before all are kept
+    points: list[dict[str, Any]] = []
+    for line, row in csv_rows(text, path.name):
+        if any(cell.strip() for cell in row.pop(None, ())):  # type: ignore[call-overload]
+            raise ValueError(f"{path.name} line {line} has more cells than columns: quote cells with a comma")
+        points.append({key: _cell(cell) for key, cell in row.items() if cell and cell.strip()})
+        if faults := plain_faults(points[-1], IN_LINES):
+            raise ValueError(f"{path.name} line {line}: {faults[0]}")
+    return points
 
 
 def _cell(text: str) -> Any:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import units
+from railcore.catalog.letters import escaped
 from railcore.siting.eia import as_numbers, check_has_rows, existing_file, in_country, plain_name
 from railcore.siting.grid import LINE_ENDS
 
@@ -38,7 +39,7 @@ def line_table(path: str | Path) -> pd.DataFrame:
     _check_inside(numbers, path.name)
     table = pd.DataFrame({name: numbers[column] for name, column in zip(LINE_ENDS, _ENDS, strict=True)})
     of_kind = {"kv": as_numbers(read, "kv", path.name)} if "kv" in read else {}
-    of_kind |= {"type": read["type"].fillna("").astype(str)} if "type" in read else {}
+    of_kind |= {"type": read["type"].fillna("").astype(str).map(escaped)} if "type" in read else {}
     return table.assign(power_w=numbers["mw"] * units.MW, **of_kind)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import units
+from railcore.catalog.letters import escaped
 from railcore.siting import eia
 from railcore.siting.grid import REQUIRED_COLUMNS, with_unit_sizes
 
@@ -125,10 +126,8 @@ def _without(
         first = rows[lost].iloc[0]
         total = units.show(float(rows.loc[lost, "power_w"].sum()), "W", 4)
         cells = "".join(f", {column} {first[column]}" for column in shown)
-        notes.append(
-            f"left out: {units.counted(lost.sum(), 'rows')} {text}, {total}; the first is plant {first['sub_id']} "
-            f"({first['name']}{cells})"
-        )
+        plant = escaped(f"{first['sub_id']} ({first['name']}{cells})")
+        notes.append(f"left out: {units.counted(lost.sum(), 'rows')} {text}, {total}; the first is plant {plant}")
     return rows[~lost]
 
 
@@ -267,7 +266,7 @@ def _degrees(cells: pd.Series) -> pd.Series:
 
 
 def _text(cell: object) -> str:
-    return "" if pd.isna(cell) else str(cell).strip()
+    return "" if pd.isna(cell) else escaped(" ".join(str(cell).split()))
 
 
 def _table(path: Path, month: float, notes: list[str]) -> pd.DataFrame:
@@ -300,6 +299,7 @@ def _plants_by_fuel(table: pd.DataFrame, where: str) -> pd.DataFrame:
     code = table[here["authority"]].map(_text)
     nerc = table["nerc"].map(lambda name: _NERC_INTERCONNECTS.get(name, "Eastern")) if "nerc" in table else ""
     site = pd.DataFrame({key: table[column] for key, column in here.items()}).assign(
+        name=table[here["name"]].map(_text),
         state=table[here["state"]].map(_text),
         authority=code,
         interconnect=code.map(eia.interconnects()).fillna(nerc),

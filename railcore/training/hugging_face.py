@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from railcore.catalog import files, near_names, tables, units
+from railcore.catalog.letters import check_shown
+from railcore.catalog.plain_values import plain_faults
+from railcore.catalog.text_files import read_text
 
 # Keys that mean the same, in the order in which they count by field of `Transformer`.
 KEYS: dict[str, tuple[str, ...]] = {
@@ -80,13 +83,16 @@ def read_config(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         return dict(config)
     path = Path(config).expanduser()
     try:
-        read = json.loads((path / "config.json" if path.is_dir() else path).read_text(encoding="utf-8-sig"))
+        path = path / "config.json" if path.is_dir() else path
+        read = json.loads(read_text(path, path.name))
     except OSError as error:
         raise ValueError(f"config is {str(config)!r} ({error.strerror}): give a config.json, or its folder") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"config is {str(config)!r}, which is no JSON ({error}): give a config.json") from None
     if not isinstance(read, dict):
         raise ValueError(f"config is {str(config)!r}, a {type(read).__name__}: give a config.json, an object")
+    if faults := plain_faults(read, in_lines=".*"):
+        raise ValueError(f"config is {str(config)!r}: {faults[0]}")
     return read
 
 
@@ -106,6 +112,7 @@ def config_fields(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict
     if missing := missing + [key for key in model_families()[text["model_type"]].needed.split() if key not in text]:
         raise ValueError(f"config has no {missing[0]}: give the whole config.json")
     name = str(text.get("_name_or_path") or f"{text['model_type']} of config.json")
+    check_shown("_name_or_path of config", name)
     fields |= {
         "name": name.rstrip("/").rpartition("/")[2],
         "ffn_matrices": 3,

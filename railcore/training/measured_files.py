@@ -7,7 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from railcore.catalog import files, tables
+from railcore.catalog import files
+from railcore.catalog.letters import check_shown
+from railcore.catalog.text_files import csv_rows, read_text
 from railcore.training import gpu_script
 from railcore.training.nccl_logs import looks_like_log, read_nccl_log
 from railcore.training.own_gpu import Measurement
@@ -24,13 +26,11 @@ def read_measurement(path: Path) -> Measurement:
     if not files.regular_file(path):
         raise ValueError(f"{path} does not exist: give a CSV of parts, logs of nccl-tests, or a system file of SimuMax")
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path.name} is no text in UTF-8: give what the program wrote") from None
+        text = read_text(path, path.name)
     except OSError as error:
         raise ValueError(files.refusal(error)) from None
     if text.startswith(",".join(gpu_script.COLUMNS[:4])):
-        return _of_parts(path)
+        return _of_parts(path, text)
     if path.suffix.lower() == ".csv":
         first = ", ".join(gpu_script.COLUMNS[:4])
         raise ValueError(f"{path.name} is no CSV of the script, whose columns begin with {first}: give what it wrote")
@@ -50,17 +50,19 @@ def _json(text: str) -> Any:
     """A document of JSON; None for what is none."""
     try:
         return json.loads(text) if text.lstrip().startswith("{") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
-def _of_parts(path: Path) -> Measurement:
+def _of_parts(path: Path, text: str) -> Measurement:
     """A CSV of the script."""
-    rows = tables.read_csv(path)
-    for line, row in enumerate(rows, start=2):
+    rows = []
+    for line, row in csv_rows(text, path.name):
+        rows.append(row)
         if None in row or None in row.values():
             raise ValueError(f"{path.name} line {line} has other columns than the first line: is the file cut?")
         for column, cell in row.items():
+            check_shown(f"{path.name} line {line}, {column}:", cell)
             if column not in _TEXTS and cell and not _is_size(cell):
                 raise ValueError(f"{path.name} line {line}, {column}: {cell!r} is no number above 0: measure it again")
     if not rows:

@@ -93,7 +93,7 @@ def _printed_times(lines: list[tuple[int, str]], first: int, name: str) -> Itera
 def _of_json(text: str, name: str) -> NcclLog:
     try:
         whole = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} is no JSON ({error}): {_CUT}") from None
     config, results = whole.get("config"), whole.get("results")
     if not isinstance(config, dict) or not isinstance(results, list):

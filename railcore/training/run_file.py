@@ -13,6 +13,8 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import files, tables
+from railcore.catalog.letters import check_shown
+from railcore.catalog.text_files import read_text
 from railcore.training.machine import PRECISIONS
 from railcore.training.runs import YOURS, check_run, published_runs, with_groups
 from railcore.training.software import newest_runtime, runtime_of
@@ -115,9 +117,7 @@ def _no_runs() -> pd.DataFrame:
 def read_runs(path: Path) -> str:
     """The text of a file of runs. Raises ValueError for one that cannot be read."""
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8 ({error}): save it as CSV in UTF-8") from None
+        return read_text(path)
     except OSError as error:
         raise ValueError(files.refusal(error)) from None
 
@@ -239,6 +239,8 @@ def _cells(file: str, text: str, defaults: Mapping[str, str]) -> Iterator[tuple[
             raise ValueError(
                 f"{where}: {', '.join(extra)!r} stands behind the last column: put texts with commas in quotes"
             )
+        for name, cell in cells.items():
+            check_shown(f"{file}, line {reader.line_num}: {name}", cell)
         yield reader.line_num, cells
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from railcore.catalog import files, tables
+from railcore.catalog.text_files import check_mark
 from railcore.training.logged_jobs import architecture_of, job_cells, mesh_cells
 
 _WARM_UP_STEPS, _WARM_UP_PART = 10, 5  # the first fifth, and no more than ten
@@ -145,7 +146,8 @@ def step_times(path: str | Path) -> tuple[StepTimes, ...]:
         if not files.regular_file(path):
             raise ValueError(f"{path} is not there: give a log or a jobs.sqlite3")
         with path.open("rb") as stream:
-            history = stream.read(len(_SQLITE)) == _SQLITE
+            history = (start := stream.read(len(_SQLITE))) == _SQLITE
+        check_mark(start, path.name)
     except OSError as error:
         raise ValueError(files.refusal(error)) from None
     return _of_history(path) if history else (_of_log(path),)
