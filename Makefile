@@ -20,7 +20,7 @@ yes = $(filter 1 yes true,$($(1)))
 # One word of the shell, whatever is in it: what is given is never a command.
 quoted = '$(subst ','\'',$(value $(1)))'
 NBVAL_OUT = $(CURDIR)/build/nbval
-IN_PARALLEL = -n auto --dist worksteal
+IN_PARALLEL = -p no:nbval -n auto --dist worksteal
 
 .PHONY: help figures site test check lab bench assumptions grid slow coverage test-browser lock lowest clean
 

@@ -5,10 +5,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import ulp
 from hypothesis import settings
 
+# One thread as in the kernels, before anything imports NumPy: BLAS threads of two workers wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 if "RAILCORE_ULP" in os.environ:  # before any test imports railcore
+    import ulp
+
     ulp.install(os.environ["RAILCORE_ULP"])
 
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None, max_examples=15)

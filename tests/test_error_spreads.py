@@ -283,7 +283,7 @@ def test_no_other_spreads_are_likelier():
 
 
 def test_a_run_far_off_counts_as_one_and_a_half_times():
-    runs, y = simulated(SPREADS._replace(kind=0.05), 2)
+    runs, y = simulated(SPREADS._replace(kind=0.05), 2, 4)
     far, farther = (np.append(y[1:], error) for error in (0.4, 9.0))
     assert solved_spreads(runs, far) == solved_spreads(runs, -farther)  # the parts have no sign
     assert solved_spreads(runs, far) != solved_spreads(runs, np.append(y[1:], 0.2))

@@ -14,7 +14,7 @@ from suite.charts import intervals
 
 SPREADS = ErrorSpreads(0.03, 0.05, 0.05, 0.02, 0.08, 0.05, 0.05, 0.01, 0.06, 0.02, 0.03)
 KINDS = ("dense", "experts", "adapters")
-PLACES, EACH = 60, 6
+PLACES, FEW, EACH = 60, 15, 6
 
 
 @cache
@@ -60,8 +60,14 @@ def ours(table, seen=interval_coverage.ALL):
     return table[(table["method"] == interval_coverage.OURS) & (table["seen"] == seen)]
 
 
-def test_drawn_runs_are_held_as_often_as_stated_whatever_is_left_out(monkeypatch):
-    table = coverage_of(monkeypatch, drawn())
+@cache
+def drawn_coverage():
+    with pytest.MonkeyPatch.context() as patch:
+        return coverage_of(patch, drawn())
+
+
+def test_drawn_runs_are_held_as_often_as_stated_whatever_is_left_out():
+    table = drawn_coverage()
     off = ours(table).groupby(["left_out", "share"])["held"].mean().reset_index()
     assert set(off["left_out"]) == {"place", "GPU", "software"}
     assert (off["held"] - off["share"]).between(-0.03, 0.1).all()  # a place not seen has a vote on each side
@@ -69,15 +75,15 @@ def test_drawn_runs_are_held_as_often_as_stated_whatever_is_left_out(monkeypatch
     assert (aside - aside.index).abs().max() < 0.1
 
 
-def test_larger_shares_have_wider_intervals_that_hold_more(monkeypatch):
-    table = coverage_of(monkeypatch, drawn())
+def test_larger_shares_have_wider_intervals_that_hold_more():
+    table = drawn_coverage()
     for _, rows in table.groupby(["left_out", "seen", "kind", "method"]):
         assert rows["held"].is_monotonic_increasing and rows["width"].is_monotonic_increasing
     assert set(table["places"][table["seen"] == interval_coverage.ALL]) == {PLACES // 3}
 
 
-def test_more_that_is_left_out_widens_and_what_runs_share_is_narrower_than_votes(monkeypatch):
-    table = coverage_of(monkeypatch, drawn())
+def test_more_that_is_left_out_widens_and_what_runs_share_is_narrower_than_votes():
+    table = drawn_coverage()
     table = table[(table["share"] == 0.9) & (table["seen"] == interval_coverage.ALL)]
     widths = table.groupby(["method", "left_out"])["width"].mean()
     one = widths[interval_coverage.OURS]
@@ -87,10 +93,10 @@ def test_more_that_is_left_out_widens_and_what_runs_share_is_narrower_than_votes
 
 def test_a_place_is_predicted_without_its_own_runs(monkeypatch):
     """By hand: the last place is the only one of its kind."""
-    table = drawn().table.copy()
-    mine = (table["place"] == f"place {PLACES - 1}").to_numpy()
+    table, logs = drawn(FEW).table.copy(), drawn(FEW).logs
+    mine = (table["place"] == f"place {FEW - 1}").to_numpy()
     table["mixture"] = np.where(mine, "adapters", "dense")
-    known = KnownErrors(table, drawn().logs, SPREADS)
+    known = KnownErrors(table, logs, SPREADS)
     others = KnownErrors(table[~mine], known.logs[~mine], SPREADS)
     middle, spread = others.expected(table[mine])
     scores_at, scores_spread = known.left_out(table["place"])
@@ -110,16 +116,16 @@ def test_a_place_is_predicted_without_its_own_runs(monkeypatch):
 
 
 def test_the_order_of_runs_does_not_matter(monkeypatch):
-    one = coverage_of(monkeypatch, drawn(), left_out=["place"])
-    order = np.random.default_rng(2).permutation(len(drawn().table))
-    mixed = KnownErrors(drawn().table.iloc[order], drawn().logs[order], SPREADS)
+    one = coverage_of(monkeypatch, drawn(FEW), left_out=["place"])
+    order = np.random.default_rng(2).permutation(len(drawn(FEW).table))
+    mixed = KnownErrors(drawn(FEW).table.iloc[order], drawn(FEW).logs[order], SPREADS)
     other = coverage_of(monkeypatch, mixed, left_out=["place"])
     pd.testing.assert_frame_equal(one, other, rtol=1e-9)
 
 
 @cache
 def published():
-    return interval_coverage.interval_coverage()
+    return interval_coverage.interval_coverage(left_out=["place"])
 
 
 def test_intervals_of_published_runs_hold_what_they_state_and_are_narrower_than_votes():

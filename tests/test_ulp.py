@@ -8,8 +8,6 @@ import os
 import shutil
 from pathlib import Path
 
-import nbclient
-import nbformat
 import numpy as np
 import pytest
 
@@ -34,6 +32,9 @@ get_ipython().ast_transformers.append(ulp.Rewrite())"""
 @pytest.fixture(scope="module", params=NOTEBOOKS)
 def run(request):
     """A notebook's stored cells, the same executed, and the folder of what it wrote."""
+    import nbclient  # over a second of every worker's start
+    import nbformat
+
     name = request.param
     folder = files.BUILD / "ulp" / SEED / name
     shutil.rmtree(folder, ignore_errors=True)

@@ -47,8 +47,8 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
     wanted = dict.fromkeys(together, name)  # item by family
     if family == "platforms":
         of_gpu = {key: item for key, item in catalog.related_items(family, name, gpu) if key != family and item}
-        lacking = any(need.required for item in of_gpu.items() for need in catalog.missing_rows(*item))
-        wanted |= of_gpu if lacking else {}
+        unknown = any(need.required for item in of_gpu.items() for need in catalog.missing_rows(*item))
+        wanted |= of_gpu if unknown else {}
     rows = {key: [_blank_row(need, item) for need in catalog.missing_rows(key, item)] for key, item in wanted.items()}
     for other in catalog.BOOKS.keys() - {family}:  # a book may have prices or powers alone
         for row in rows.get(other, ()):
@@ -56,9 +56,10 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
     for row in rows.get("platforms", ()):
         if row["parameter"] == "gpu" and gpu:
             row |= {"value": gpu, "source": catalog.GIVEN}
-    for row in rows.get("efficiencies", ()):
-        if row["parameter"] != _PRINTED:
-            row |= _borrowed(row, like or _nearest_gpu(row["name"]))
+    if lacking := [row for row in rows.get("efficiencies", ()) if row["parameter"] != _PRINTED]:
+        lender = like or _nearest_gpu(wanted["efficiencies"])
+        for row in lacking:
+            row |= _borrowed(row, lender)
     for row in rows.get("gpus", ()):
         if row["parameter"] == "maker" and like:
             row |= {"value": catalog.item("gpus", like).get("maker", ""), "source": catalog.GIVEN}
