@@ -45,8 +45,12 @@ NonNegativeInt = Annotated[int, Range(0)]
 NonNegativeInts = Annotated[checks.Ints, Range(0)]
 Count = Annotated[int, Range(1, 2**36)]
 CountArray = Annotated[ArrayLike, Range(0, 2**36)]  # shares of one, too
-Listed = Annotated[int, Range(1, 2**22)]  # a count of what is made one by one, in memory
+MOST_LISTED = 2**22
+Listed = Annotated[int, Range(1, MOST_LISTED)]  # a count of what is made one by one, in memory
+MOST_GPUS = 2**24  # of a job, and of a cluster that is looked at switch by switch: none has nearly as many
+Gpus = Annotated[int, Range(1, MOST_GPUS)]
 Few = Annotated[int, Range(1, 2**10)]  # planes, and ports of a NIC
+FewOrNone = Annotated[int, Range(0, 2**22)]  # as `Listed`, or 0
 Bandwidth = Annotated[Quantity, Range(0, example="400 Gbps")]
 Bytes = Annotated[Quantity, Range(0, example="141 GB")]
 BytesArray = Annotated[Quantities, Range(0, example="141 GB")]
@@ -136,6 +140,12 @@ def si(name: str, value: Any, example: str) -> Any:
     except (TypeError, ValueError):
         raise ValueError(f"{name} is {value!r}: give {_in_unit(example)}") from None
     return float(values[0]) if isinstance(value, str) else values
+
+
+def check_gpus(what: str, gpus: int, most: int = MOST_GPUS) -> None:
+    """Raises ValueError for something of more GPUs than are looked at one by one."""
+    if gpus > most:
+        raise ValueError(f"{what} has {gpus:,} GPUs, which are looked at one by one: give one of at most {most:,}")
 
 
 class _AsWritten(str):

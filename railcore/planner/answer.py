@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.units import day, hour, year
+from railcore.catalog.arguments import MOST_GPUS
+from railcore.catalog.units import day, hour, number, show, year
 from railcore.datacenter.operation import run_of_time, training_time
 from railcore.datacenter.ownership import cost_rates
 from railcore.datacenter.rack_network import CountedNetwork, PricedNetwork
@@ -257,6 +258,21 @@ def _kept(result: SearchResult) -> Columns:
     first = np.arange(min(KEPT, leaders["part"].size))
     places = np.unique([*first, int(np.argmin(leaders["memory_bytes"]))])
     return {name: values[places] for name, values in leaders.items()}
+
+
+def check_cluster_size(case: Case) -> None:
+    """Raises ValueError, by dotted key, for a cluster of more racks than a plan looks at."""
+    costs, asked = case.rack_costs({}), case.spec.cluster
+    of_rack = {"gpus": case.rack_gpus, "racks": 1, "budget": costs["rack_usd"], "power": costs["rack_w"] * costs["pue"]}
+    given = {key: value for key in of_rack if (value := getattr(asked, key)) is not None}
+    if given and all(given[key] > case.most_racks * of_rack[key] for key in given):
+        key, unit = next(iter(given)), {"budget": "USD", "power": "W"}
+        numbers = given[key], case.most_racks * of_rack[key]
+        asked_for, most = (show(n, unit[key], 4) if key in unit else number(n, 9) for n in numbers)
+        looked_at = f"of {case.rack_gpus:,} GPUs each, of which a plan looks at {MOST_GPUS:,}"
+        raise ValueError(
+            f"cluster.{key} is {asked_for}: give at most {most}, for {case.most_racks:,} racks {looked_at}"
+        )
 
 
 def racks_of(case: Case, candidate: Candidate) -> int:

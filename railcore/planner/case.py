@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
+from railcore.catalog.arguments import MOST_GPUS
 from railcore.catalog.units import counted, number, show, year
 from railcore.datacenter.operation import OperatingPrices
 from railcore.datacenter.ownership import OwnershipTerms, ownership_terms
@@ -109,6 +110,11 @@ class Case:
     def rack_gpus(self) -> int:
         """GPUs of a server or rack of the platform."""
         return int(self.rack["gpus"])
+
+    @property
+    def most_racks(self) -> int:
+        """Racks up to which a cluster is looked at."""
+        return MOST_GPUS // self.rack_gpus
 
     def number(self, key: tuple[str, str, str], values: Values, own: Any = None) -> Any:
         """A number: the spec's own, else draws of a catalog row, else the row's value. key: of the row."""

@@ -4,8 +4,9 @@ import json
 import math
 import os
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ from railcore.planner.spec_reading import read_spec
 
 NOT_MET = 3  # exit status where a hard limit is not met
 _SHEETS = ("candidates", "neighbours", "bill", "ownership", "designs", "failures", "defaults", "sources")
-_QUIET_S = 1.0  # what takes longer is told
+_QUIET_S = 2.0  # what takes longer is told
+_ON_TERMINAL_S, _IN_FILE_S = 0.5, 10.0  # from one line to the next
 TABLES: tuple[str, ...] = ("candidates", "neighbours", "designs", "times", "memory", "bill", "failures", "ownership")
 TABLES += ("defaults", "sources", "flips")
 
@@ -58,7 +60,33 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
     if not specs:
         raise ValueError("plan needs a spec: give a TOML file; `railcore plan --init` prints one to fill in")
     _check_targets(written)
-    tell, plans = _Progress(), []
+    with _Progress() as tell:
+        plans, contents, printed = _planned(specs, written, draws, tell)
+    files.write_all(contents)
+    if printed:
+        print(printed, end="")
+    for target in dict.fromkeys(written["csv"] if path.suffix == ".csv" else str(path) for path in contents):
+        print(f"{target}: written", file=sys.stderr)
+    return 0 if all(planned.met for planned in plans) else NOT_MET
+
+
+def _planned(
+    specs: Sequence[str], written: Mapping[str, str | None], draws: int | None, tell: Callable[[str], None]
+) -> tuple[list[Plan], dict[Path, str | bytes | None], str]:
+    """The plans of specs, what is written into files, and what is printed.
+
+    Parameters
+    ----------
+    specs, written, draws
+        As of `run`.
+    tell
+        Called with what is being done.
+
+    Returns
+    -------
+    Plans, contents of files, text for the terminal.
+    """
+    plans = []
     for path in specs:
         spec = read_spec(path)
         if not spec.date:
@@ -68,12 +96,13 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
         plans.append(plan(spec, tell))
     drawn = draws != 0 and (draws is not None or any(written[name] for name in ("html", "json")))
     with_terminal = "-" not in (written["json"], written["markdown"])
+    tell("texts and tables")
     with_document = any(written[name] for name in ("html", "json", "markdown"))
     documents = [planned.document(drawn) for planned in plans] if with_document else []
     between = Differences(*plans) if len(plans) == 2 else None
     told = None if between is None or not (written["html"] or with_terminal) else between.document()
-    tell.done()
     contents: dict[Path, str | bytes | None] = {}
+    printed = ""
     if written["html"]:
         contents[Path(written["html"])] = page_html(documents, told)
     if written["xlsx"]:
@@ -84,18 +113,15 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
     }
     for name, text in texts.items():
         if written[name] == "-":
-            print(text(), end="")
+            printed += text()
         elif written[name]:
             contents[Path(str(written[name]))] = text()
     if written["csv"]:
         contents |= _csv_files(plans, Path(written["csv"]))
-    files.write_all(contents)
     if with_terminal:
         texts_of_plans = [report.terminal_text(planned, drawn) for planned in plans]
-        print("\n\n".join([*texts_of_plans, *([differences_text(told)] if told else [])]))
-    for target in dict.fromkeys(written["csv"] if path.suffix == ".csv" else str(path) for path in contents):
-        print(f"{target}: written", file=sys.stderr)
-    return 0 if all(planned.met for planned in plans) else NOT_MET
+        printed += "\n\n".join([*texts_of_plans, *([differences_text(told)] if told else [])]) + "\n"
+    return plans, contents, printed
 
 
 def _check_targets(written: Mapping[str, str | None]) -> None:
@@ -152,18 +178,35 @@ def _plain(value: Any) -> Any:
 
 
 class _Progress:
-    """Shows on a terminal what is being done, after the first second."""
+    """Shows what is being done, from _QUIET_S on: in one line on a terminal, elsewhere in a line from time to time.
+
+    A thread of its own shows it, for a single step may take long.
+    """
 
     def __init__(self) -> None:
-        self.began, self.shown = time.monotonic(), 0
+        self.text, self._shown, self._done = "reading the spec", 0, threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
 
     def __call__(self, text: str) -> None:
-        if sys.stderr.isatty() and time.monotonic() - self.began > _QUIET_S:
-            line = f"railcore: {text} ..."
-            print(f"\r{line:<{self.shown}}", end="", file=sys.stderr, flush=True)
-            self.shown = len(line)
+        self.text = text
 
-    def done(self) -> None:
-        """Clear the line."""
-        if self.shown:
-            print(f"\r{'':<{self.shown}}\r", end="", file=sys.stderr, flush=True)
+    def __enter__(self) -> "_Progress":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        if self._shown:
+            print(f"\r{'':<{self._shown}}\r", end="", file=sys.stderr, flush=True)
+
+    def _show(self) -> None:
+        began, on_terminal, wait_s = time.monotonic(), sys.stderr.isatty(), _QUIET_S
+        while not self._done.wait(wait_s):
+            line = f"railcore: {self.text} ... {time.monotonic() - began:.0f} s"
+            if on_terminal:
+                print(f"\r{line:<{self._shown}}", end="", file=sys.stderr, flush=True)
+                self._shown, wait_s = len(line), _ON_TERMINAL_S
+            else:
+                print(line, file=sys.stderr, flush=True)
+                wait_s = _IN_FILE_S

@@ -22,7 +22,6 @@ from railcore.planner.goals import FOUND, NO_DIFFERENCE
 from railcore.planner.spec import FindSpec, GoalsSpec
 from railcore.strategies.gpu_counts import SIZES_FROM
 
-_MOST_RACKS = 2**17
 _GROWING = ("power", "purchase", "gpus")  # limits that more racks only break
 _ASKED = 6  # whole searches of a network at most, where estimates can tell no difference
 _ABOVE = np.arange(1, 13) / 200  # shares of racks above those that limits allow, where a price may have fallen
@@ -58,7 +57,7 @@ def racks_found(case: Case, ask: Asked, size: Asked, find: FindSpec, limits: Goa
     ValueError
         Where no number of racks meets the limits: the nearest, and what it misses.
     """
-    most = _largest(size, limits)
+    most = min(_largest(size, limits, case.most_racks), case.most_racks)
     search = _Search(case, ask, size, find, limits)
     top = most if find.days else min(next_step(_fewest_by_peak(case, limits)), most)
     while top:
@@ -227,24 +226,26 @@ def _within(answer: Answer, limits: GoalsSpec) -> bool:
     return bool(answer.numbers) and not {*_GROWING} & {*missed_limits(answer, limits)}
 
 
-def _largest(size: Asked, limits: GoalsSpec) -> int:
-    """The most racks within the limits that more racks break. Raises ValueError where one rack breaks them.
+def _largest(size: Asked, limits: GoalsSpec, most: int) -> int:
+    """The most racks within the limits that more racks break; `most` without such limits.
+
+    Raises ValueError where one rack breaks them.
 
     A price can fall by a few percent where the tiers or the vendor's way to build change: some racks above are tried.
     """
     if all(getattr(limits, name) is None for name in _GROWING):
-        return _MOST_RACKS
+        return most
 
     def fits(racks: int) -> bool:
         return _within(size(racks), limits)
 
     low = 1
-    while not size(low).numbers and low < _MOST_RACKS:  # photonic rails need two HB domains
+    while not size(low).numbers and low < most:  # photonic rails need two HB domains
         low *= 2
     if not fits(low):
         raise ValueError(_nearest(size(low), limits))
     high = 2 * low
-    while high < _MOST_RACKS and fits(high):
+    while high < most and fits(high):
         low, high = high, 2 * high
     low = last(fits, low, high)
     above = sorted({math.ceil(low * (1 + share)) for share in _ABOVE} - {low})

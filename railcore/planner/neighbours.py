@@ -25,7 +25,7 @@ NUMBERS = ("racks", "gpus", "gpus_used", "batch", "days", "network_usd", "purcha
 _NEAR = 1.25  # times the racks, and a part of them, within which jumps are told
 _OF_PURCHASE, _OF_NETWORK = 0.02, 0.2  # shares that a jump of the price must be of the purchase or of the network
 _TOLD = 2  # jumps
-_MOST_RACKS = 2**17
+_MOST_RACKS = 2**17  # on which a job that does not fit is tried
 _IDLE_MFU = 0.3  # above it half of the GPUs are never nearly as fast
 _STILL = 0.7  # share of the speed that the fewest GPUs that are told have
 _ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
@@ -74,7 +74,7 @@ def _short_s(case: Case, best: Answer) -> float:
 
 
 def _row(what: str, case: Case, candidate: Candidate, best: Answer, racks: int) -> dict[str, Any] | None:
-    """A row of `neighbours` by a whole search; None where there is no such network, or the job does not fit.
+    """A row of `neighbours` by a whole search; None where there is no such network, or no such job goes on.
 
     Its days and cost are the plan's in proportion to the time of a token, and the cost also to the purchase.
 
@@ -92,7 +92,7 @@ def _row(what: str, case: Case, candidate: Candidate, best: Answer, racks: int) 
     The row.
     """
     other = answer_of(case, candidate, Designs(case), racks).numbers if racks else {}
-    if "iteration_s" not in other:
+    if not (other.get("goodput") and best.numbers["goodput"]):  # 0: it never goes on
         return None
     token_s, plan_token_s = (each["iteration_s"] / each["batch"] / each["goodput"] for each in (other, best.numbers))
     slower = token_s / plan_token_s
@@ -215,7 +215,7 @@ def fewest_that_fit(case: Case, racks: int) -> str:
     at, name = f"{racks * case.rack_gpus:,} {case.machine.gpu}", case.model.name
     high = 2 * racks
     while case.counts(high * case.rack_gpus).empty:
-        if high > _MOST_RACKS:
+        if high > min(_MOST_RACKS, case.most_racks):
             remedy = "give a batch that divides, or a larger GPU"
             return "" if case.spec.job.search else f"{name} does not fit on {at}, nor on any number of them: {remedy}"
         high *= 2

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railcore import catalog
-from railcore.planner.answer import CIRCUIT_KEYS, Answer, Designs, answer_of, racks_of, with_energy
+from railcore.planner.answer import CIRCUIT_KEYS, Answer, Designs, answer_of, check_cluster_size, racks_of, with_energy
 from railcore.planner.candidates import Candidate, network_candidates
 from railcore.planner.case import Case, case_of
 from railcore.planner.choice import merged, ranked
@@ -105,6 +105,7 @@ def plan(
 def _plan(read: Spec, progress: Progress | None, shared: Shared) -> Plan:
     """The plan of a spec, by the catalog as it is."""
     case = case_of(read)
+    check_cluster_size(case)
     candidates, designs = shared.candidates(case), shared.designs(case)
     say, unpriced = progress or (lambda text: None), []
     for candidate in candidates.values():

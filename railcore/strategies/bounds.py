@@ -16,6 +16,8 @@ from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 from railcore.training.unique_rows import unique_places
 
+_AT_A_TIME = 1 << 20  # splits x micro-batches, so that memory stays small
+
 
 def by_least_time(part: Any, splits: np.ndarray, done: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Splits that are not done, in the order of the least time that a sequence may take, with that time [s].
@@ -63,7 +65,7 @@ def least_sequence_s(part: Any, splits: np.ndarray) -> np.ndarray:
     )
     degrees = (tuple(values.tolist()) for values in (tensor, context, pipeline, sizes))
     table = _least_layer_s(model, box, part.runtime, *degrees)
-    layer_s = table[np.searchsorted(tensor, t), np.searchsorted(context, c), shares[p - 1]]
+    at = np.searchsorted(tensor, t), np.searchsorted(context, c), shares[p - 1]
     least = np.full(len(splits), np.inf)
     for ends in limits["ends_as_layers"] or (0, 1):
         places = model.layers + 2 * ends
@@ -72,11 +74,13 @@ def least_sequence_s(part: Any, splits: np.ndarray) -> np.ndarray:
         filling = (places / n - 1) / chunks * (part.runtime.schedule == "1f1b")
         for batch in limits["global_batch"]:
             for degree in np.unique(d[batch % d == 0]).tolist():
-                rows = np.flatnonzero(d == degree)
                 b = np.flatnonzero(batch // degree % sizes == 0)
                 m = batch // degree / sizes[b]
-                sequence_s = layer_s[rows][:, b] / sizes[b] * (1 + filling[rows, None] / m)
-                least[rows] = np.minimum(least[rows], n[rows] / degree * sequence_s.min(axis=1))
+                of_degree = np.flatnonzero(d == degree)
+                for rows in np.split(of_degree, range(_AT_A_TIME // b.size, of_degree.size, _AT_A_TIME // b.size)):
+                    layer_s = table[(*(place[rows, None] for place in at), b)]
+                    sequence_s = layer_s / sizes[b] * (1 + filling[rows, None] / m)
+                    least[rows] = np.minimum(least[rows], n[rows] / degree * sequence_s.min(axis=1))
     return least
 
 

@@ -28,6 +28,7 @@ _FEW: tuple[
 _NEAR = 0.1  # share by which a batch may be off
 _MOST_BATCHES = 8
 SIZES_FROM = 0.8  # of all GPUs: fewer in use are a case of fewer GPUs
+_MOST_DATA = 2**11  # numbers of data ranks of a mapping: of more, multiples of a power of 2
 _MAPPINGS = 96  # of the short search, whose data ranks are changed
 _PLACED = 2  # mappings of each size that are tried in all placements
 _SCALED = ("data", "global_batch")  # of a strategy: they change with the number of GPUs
@@ -154,6 +155,8 @@ def _data_and_batches(most: int, micro_batch: int, batches: Batches) -> tuple[np
     data = data[largest >= batches.low]
     below = data[data < SIZES_FROM * most][-1:]  # for clusters that are smaller than the range by a little
     data = np.concatenate([below, data[data >= SIZES_FROM * most]])
+    step = 1 << (data.size // _MOST_DATA).bit_length()  # 1 for all but batches of very many sequences
+    data = np.concatenate([data[:-1][data[:-1] % step == 0], data[-1:]])
     steps = data * micro_batch
     nearest, largest = np.rint(batches.asked / steps).astype(int) * steps, batches.high // steps * steps
     allowed = (nearest >= batches.low) & (nearest <= batches.high) & (nearest != largest)

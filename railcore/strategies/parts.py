@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.catalog.arguments import Count, Listed, checked
+from railcore.catalog.arguments import Count, Gpus, Listed, checked
 from railcore.catalog.checks import whole
 from railcore.strategies.answers import KEPT_DESIGNS
 from railcore.strategies.bounds import by_least_time
@@ -281,7 +281,7 @@ def faster_parts(parts: Sequence[SearchPart], result: SearchResult, whole_domain
 def search(
     model: Transformer | str,
     machine: Machine | str,
-    gpus: Count,
+    gpus: Gpus,
     global_batch: int | Sequence[int],
     runtime: Runtime | str | Sequence[Runtime | str] | None = None,
     offload: str | Sequence[str] | list[str | Sequence[str]] = "none",

@@ -188,7 +188,9 @@ def _least_share(
     places, index = unique_places(columns, _Senders._fields)
     rows = _Senders._make(column[places].astype(float)[:, None] for column in columns.values())
     share = np.ones(places.size)
+    most_gpus = rows.gpus.max(initial=1)
     for tier in tiers:
+        tier = tier.in_use(_gpus_before(fabric, tier.first, hb_domain_size) < most_gpus)  # others send nothing
         firsts, lasts = (_gpus_before(fabric, ends, hb_domain_size) for ends in (tier.first, tier.last))
         step = max(_AT_A_TIME // tier.first.size, 1)
         for begin in range(0, places.size, step):

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.catalog.arguments import Count, NonNegativeArray, NonNegativeInt, checked
+from railcore.catalog.arguments import Count, NonNegativeArray, NonNegativeInt, check_gpus, checked
 from railcore.catalog.checks import one_of, whole
 from railcore.training.rank_order import DIMENSIONS, ORDERS, PLACEMENTS, GroupLevels, group_levels
 from railcore.training.transformer import LEVELS, Transformer
@@ -332,6 +332,7 @@ class Strategy:
         weights (their gradients are summed). expert: runs of e ranks that hold each expert once (of t c d ranks with
         whole experts); expert_replica: the ranks that hold the same experts. Every rank is in one group of each kind.
         """
+        check_gpus("strategy", self.gpus)
         grid, names = np.arange(self.gpus).reshape(self._shape()), list(reversed(self.order))
         spanned = self._dimensions(kind)[::-1]
         axes = [names.index(name) for name in spanned]

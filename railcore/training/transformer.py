@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from railcore import catalog
 from railcore.catalog.arguments import (
     Count,
+    FewOrNone,
     Listed,
     NonNegative,
     NonNegativeArray,
@@ -111,7 +112,7 @@ class Transformer:
     tied_embeddings: bool = True
     biases: bool = True
     parallel_block: bool = False
-    experts: NonNegativeInt = 0
+    experts: FewOrNone = 0
     top_k: Count = 1
     expert_layer_interval: Count = 1
     imbalance: NonNegative = 1.0

@@ -4,7 +4,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from railcore.catalog.arguments import check_gpus
 from railcore.catalog.checks import Floats, Ints
 from railcore.network.topology.clos import rail_size
 from railcore.network.topology.rails import RailFabric
@@ -30,6 +32,15 @@ class Blocks(NamedTuple):
     def full(self) -> bool:
         """Whether as many links lead out of each block as endpoints lie below it."""
         return bool((np.add.reduceat(self.last - self.first, self.starts) <= self.uplinks).all())
+
+    def in_use(self, used: NDArray[np.bool_]) -> "Blocks":
+        """The blocks with a piece that is used, with all their pieces. used: by piece."""
+        if used.all():
+            return self
+        keep = np.logical_or.reduceat(used, self.starts)
+        sizes = np.diff(self.starts, append=self.first.size)
+        pieces, sizes = np.repeat(keep, sizes), sizes[keep]
+        return Blocks(self.tier, self.first[pieces], self.last[pieces], np.cumsum(sizes) - sizes, self.uplinks[keep])
 
 
 class PodBlocks(NamedTuple):
@@ -58,6 +69,7 @@ def rail_blocks(fabric: RailFabric) -> tuple[Blocks, ...]:
     layout, size = fabric.layout, int(rail_size(fabric.gpus, fabric.hb_domain_size, fabric.rails))
     if not fabric.tiers:
         return ()
+    check_gpus("fabric", fabric.gpus)
     ends = size * np.arange(int(layout.rails_per_pod) + 1)
     cuts = np.unique((ends[:-1, None] + even_cuts(size, int(layout.leaves_per_rail))).ravel())
     blocks = []

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import check_gpus, checked
 from railcore.catalog.checks import Floats, Ints, one_of
 from railcore.network.topology.blocks import rail_blocks
 from railcore.network.topology.photonic import PhotonicRails, rings_of_ports
@@ -175,6 +175,7 @@ def lost_gpus(fabric: RailFabric | PhotonicRails, part: str) -> Ints:
     """
     if part == "GPU":
         return np.arange(1)
+    check_gpus("fabric", fabric.gpus)
     domain = np.arange(min(fabric.hb_domain_size, fabric.gpus))
     if part == "HB domain":
         return domain

@@ -6,7 +6,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from railcore import catalog
-from railcore.catalog.arguments import Count, Few, Listed, NonNegativeInt, PositiveBandwidth, Unbounded, checked
+from railcore.catalog.arguments import (
+    Count,
+    Few,
+    Listed,
+    NonNegativeInt,
+    PositiveBandwidth,
+    Unbounded,
+    check_gpus,
+    checked,
+)
 from railcore.catalog.derived_fields import derive, given
 from railcore.network.topology.clos import ClosLayout, Parts, Rules, clos_layout, rail_parts, rail_size
 
@@ -218,6 +227,7 @@ class RailFabric(HBDomains):
 
     def endpoints(self, rail: int) -> list[tuple[int, int]]:
         """(domain, rank), both from 1, of the GPUs on a rail, in the order in which leaves take them."""
+        check_gpus("fabric", self.gpus)
         ranks = range(rail, self.hb_domain_size + 1, self.rails)
         last = self.gpus - (self.domains - 1) * self.hb_domain_size
         return [(d, j) for d in range(1, self.domains + 1) for j in ranks if d < self.domains or j <= last]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.catalog.arguments import Listed
+from railcore.catalog.arguments import MOST_LISTED, Listed, check_gpus
 
 
 class Switch(NamedTuple):
@@ -104,6 +104,7 @@ class WireList:
 
 def wire_list(fabric, rails: range | None = None) -> WireList:
     """Switches and links of a fabric, of some of its rails (from 1) or of all."""
+    check_gpus("fabric", fabric.gpus, MOST_LISTED)
     wires = WireList(fabric)
     for plane in range(1, fabric.planes + 1) if fabric.tiers else ():
         wires.add_plane(plane, rails or range(1, fabric.rails + 1))
