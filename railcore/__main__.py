@@ -115,7 +115,7 @@ def run_command(
 
     Returns
     -------
-    The command's status; 2 for bad input and 1 for what the system refuses, which are said in one line.
+    The command's status; 2 for bad input, 1 for what the system refuses and 130 for Ctrl-C, said in one line.
     """
     options = parser.parse_args(arguments)
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal without UTF-8 shows ? for ≤
@@ -125,6 +125,9 @@ def run_command(
     except (ValueError, ImportError) as error:
         print(f"{program}: {letters.escaped(str(error))}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"{program}: stopped", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # the reader of our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

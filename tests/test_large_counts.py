@@ -10,7 +10,7 @@ from railcore.catalog.arguments import MOST_GPUS
 from railcore.network.topology import blocks
 from railcore.network.topology.blocks import rail_blocks
 from railcore.network.topology.rails import fat_tree, rail_only
-from railcore.planner import command
+from railcore.planner import progress
 from railcore.planner.planning import plan
 from railcore.strategies import bounds, gpu_counts
 from railcore.strategies.parts import search_parts
@@ -85,8 +85,8 @@ def test_more_experts_than_can_be_listed_are_refused():
 
 
 def test_a_long_plan_says_what_it_does_where_errors_go_to_a_file_too(capsys, monkeypatch):
-    monkeypatch.setattr(command, "_QUIET_S", 0.01)
-    with command._Progress() as tell:
+    monkeypatch.setattr(progress, "_FIRST_S", 0.01)
+    with progress.ProgressLine() as tell:
         tell("Clos")
         time.sleep(0.05)
     assert capsys.readouterr().err == "railcore: Clos ... 0 s\n"

@@ -10,7 +10,7 @@ import pytest
 from test_plan import numbers, spec
 
 from railcore.__main__ import main
-from railcore.planner import command
+from railcore.planner import progress
 from railcore.planner.planning import plan
 from railcore.planner.spec import Spec
 from railcore.planner.spec_template import spec_template
@@ -34,7 +34,7 @@ candidates = ["rail-optimized", "photonic rails"]
 @pytest.fixture(autouse=True)
 def no_progress(monkeypatch):
     """However slow the machine is."""
-    monkeypatch.setattr(command, "_QUIET_S", 600)
+    monkeypatch.setattr(progress, "_FIRST_S", 600)
 
 
 @pytest.fixture

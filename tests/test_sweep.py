@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
 import tomllib
 from contextlib import nullcontext, suppress
 from types import SimpleNamespace
@@ -23,15 +24,15 @@ from hypothesis import strategies as st
 
 from railcore.__main__ import main
 from railcore.catalog import checks, files
-from railcore.planner import answer, sweep_chunk, sweep_dask, sweep_grid, sweep_processes, sweeping
+from railcore.planner import answer, progress, sweep_chunk, sweep_dask, sweep_grid, sweep_processes, sweeping
 from railcore.planner.planning import Shared, plan
 from railcore.planner.spec import Spec
 from railcore.planner.spec_reading import check_key, read_spec
-from railcore.planner.sweep_command import TEMPLATE, _Progress
+from railcore.planner.sweep_command import TEMPLATE
 from railcore.planner.sweep_folder import stored_sweep
 from railcore.planner.sweep_grid import sweep_points
 from railcore.planner.sweep_part import read_part
-from railcore.planner.sweeping import Lasting, sweep
+from railcore.planner.sweeping import sweep
 from railcore.planner.uncertainty import win_shares
 
 BASE = {
@@ -554,10 +555,13 @@ def test_what_a_killed_sweep_left_is_in_nobodys_way(kept):
 
 def test_a_terminal_keeps_what_is_to_be_read(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    tell = _Progress()
-    for text in ("one", Lasting("two"), "3"):
-        tell(text)
-    assert capsys.readouterr().err == "\rrailcore: one\rrailcore: two\n\rrailcore: 3"
+    monkeypatch.setattr(progress, "_FIRST_S", 0.01)
+    monkeypatch.setenv("COLUMNS", "20")
+    with progress.ProgressLine("one point of many") as tell:
+        time.sleep(0.05)
+        tell(progress.Lasting("two"))
+    shown = "railcore: one point"
+    assert capsys.readouterr().err == f"\r{shown}\r{'':<19}\rrailcore: two\n"
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path, monkeypatch):
@@ -746,8 +750,9 @@ def test_a_process_that_cannot_start_is_told(monkeypatch):
 FINE = """
 import sys
 from railcore.__main__ import main
-from railcore.planner import sweep_command, sweep_grid
-sweep_grid._CHUNK_S = sweep_grid._SEARCHES_S = sweep_command._EACH_S = 0.0
+from railcore.planner import progress, sweep_grid
+sweep_grid._CHUNK_S = sweep_grid._SEARCHES_S = 0.0
+progress._FIRST_S = progress._IN_FILE_S = 0.05
 sys.exit(main())
 """
 
@@ -764,7 +769,7 @@ def sweeping_command(folder, *options):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_sweep_that_is_stopped_leaves_no_process(number, tmp_path):
     with sweeping_command(tmp_path, "--workers", "2") as running:
-        assert running.stderr.readline().startswith("railcore: 1 of 8")
+        assert next(line for line in running.stderr if " of 8 points" in line)
         found = psutil.Process(running.pid).children()
         running.send_signal(number)
         _, alive = psutil.wait_procs(found, timeout=10)
@@ -881,7 +886,7 @@ def test_a_killed_scheduler_ends_the_command_in_one_line(dask, tmp_path):
                 with suppress(ValueError), sweep_dask.scheduler_client(address):
                     break
             with sweeping_command(tmp_path, "--scheduler", address) as running:
-                assert running.stderr.readline().startswith("railcore: 1 of 8")
+                assert next(line for line in running.stderr if " of 8 points" in line)
                 first.kill()
                 *before, last = running.stderr.read().splitlines()
         finally:

@@ -4,8 +4,6 @@ import json
 import math
 import os
 import sys
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -23,14 +21,13 @@ from railcore.planner.page import page_html
 from railcore.planner.pictures import check_library
 from railcore.planner.planning import plan
 from railcore.planner.price_list import check_workbooks, workbook
+from railcore.planner.progress import ProgressLine
 from railcore.planner.result import Plan
 from railcore.planner.spec import UncertaintySpec, check_draws
 from railcore.planner.spec_reading import read_spec
 
 NOT_MET = 3  # exit status where a hard limit is not met
 _SHEETS = ("candidates", "neighbours", "bill", "ownership", "designs", "failures", "defaults", "sources")
-_QUIET_S = 2.0  # what takes longer is told
-_ON_TERMINAL_S, _IN_FILE_S = 0.5, 10.0  # from one line to the next
 TABLES: tuple[str, ...] = ("candidates", "neighbours", "designs", "times", "memory", "bill", "failures", "ownership")
 TABLES += ("defaults", "sources", "flips")
 
@@ -60,7 +57,7 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
     if not specs:
         raise ValueError("plan needs a spec: give a TOML file; `railcore plan --init` prints one to fill in")
     _check_targets(written)
-    with _Progress() as tell:
+    with ProgressLine() as tell:
         plans, contents, printed = _planned(specs, written, draws, tell)
     files.write_all(contents)
     if printed:
@@ -175,38 +172,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-class _Progress:
-    """Shows what is being done, from _QUIET_S on: in one line on a terminal, elsewhere in a line from time to time.
-
-    A thread of its own shows it, for a single step may take long.
-    """
-
-    def __init__(self) -> None:
-        self.text, self._shown, self._done = "reading the spec", 0, threading.Event()
-        self._thread = threading.Thread(target=self._show, daemon=True)
-
-    def __call__(self, text: str) -> None:
-        self.text = text
-
-    def __enter__(self) -> "_Progress":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-        if self._shown:
-            print(f"\r{'':<{self._shown}}\r", end="", file=sys.stderr, flush=True)
-
-    def _show(self) -> None:
-        began, on_terminal, wait_s = time.monotonic(), sys.stderr.isatty(), _QUIET_S
-        while not self._done.wait(wait_s):
-            line = f"railcore: {self.text} ... {time.monotonic() - began:.0f} s"
-            if on_terminal:
-                print(f"\r{line:<{self._shown}}", end="", file=sys.stderr, flush=True)
-                self._shown, wait_s = len(line), _ON_TERMINAL_S
-            else:
-                print(line, file=sys.stderr, flush=True)
-                wait_s = _IN_FILE_S

@@ -10,8 +10,9 @@ from railcore.planner.candidates import Candidate, network_candidates
 from railcore.planner.case import Case, case_of
 from railcore.planner.choice import merged, ranked
 from railcore.planner.page import page_html
+from railcore.planner.progress import Progress
 from railcore.planner.report import document, terminal_text
-from railcore.planner.result import Plan, Progress, Writers, energy_prices, found_answer
+from railcore.planner.result import Plan, Writers, energy_prices, found_answer
 from railcore.planner.spec import FindSpec, SiteSpec, Spec
 from railcore.planner.spec_reading import read_spec
 

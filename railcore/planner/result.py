@@ -29,6 +29,7 @@ from railcore.planner.costs import ownership_table, site_costs
 from railcore.planner.evidence import grade_of, rows_behind, source_text
 from railcore.planner.find import racks_found
 from railcore.planner.network_slowdowns import network_shares
+from railcore.planner.progress import Progress
 from railcore.planner.shown_numbers import NUMBERS
 from railcore.planner.spec import FindSpec, GoalsSpec, Spec
 from railcore.planner.uncertainty import TIE, Situation, Uncertainty, best_interval, flips, uncertainty, win_shares
@@ -41,7 +42,6 @@ from railcore.training.software import dated_runtimes
 if TYPE_CHECKING:
     from railcore.planner.power_places import PowerPlaces
 
-Progress = Callable[[str], object]
 _AFTER = list(NUMBERS).index("iteration_s") + 1
 CANDIDATE_NUMBERS = ("parameters", *[*NUMBERS][:_AFTER], "iteration_low_s", "iteration_high_s", *[*NUMBERS][_AFTER:])
 P = ParamSpec("P")

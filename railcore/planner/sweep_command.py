@@ -1,15 +1,14 @@
 """What `railcore sweep` does: sweeps a spec, shows how far it is, and prints the result."""
 
 import sys
-import time
 
 from railcore.catalog.units import counted
+from railcore.planner.progress import ProgressLine
 from railcore.planner.sweep_dask import SchedulerLost
-from railcore.planner.sweeping import Lasting, sweep
+from railcore.planner.sweeping import sweep
 
 SOME_FAILED = 3  # exit status where some of the points could not be planned
 LOST = 4  # exit status where the Dask scheduler ended in the middle
-_EACH_S = 10.0  # between two lines where errors do not go to a terminal
 
 TEMPLATE = """\
 # A sweep: a spec as of `railcore plan --init`, and the values that are tried.
@@ -51,18 +50,15 @@ def run_sweep(spec: str | None, out: str | None, workers: int, scheduler: str | 
     """
     if not spec or not out:
         raise ValueError("sweep needs a spec and --out FOLDER; `railcore sweep --init` prints a spec to fill in")
-    tell = _Progress()
     try:
-        table = sweep(spec, None, out, workers, scheduler, draws, tell)
+        with ProgressLine() as tell:
+            table = sweep(spec, None, out, workers, scheduler, draws, tell)
     except KeyboardInterrupt:
-        tell.done()
         print(f"railcore: stopped; what is done is in {out}, and the same command goes on", file=sys.stderr)
         return 130
     except SchedulerLost as error:
-        tell.done()
         print(f"railcore: {error}", file=sys.stderr)
         return LOST
-    tell.done()
     failed = table.attrs["failed"]
     first = table[table["rank"] == 1]
     for name, count in first.loc[first["strategy"] != "", "candidate"].value_counts().items():
@@ -73,25 +69,3 @@ def run_sweep(spec: str | None, out: str | None, workers: int, scheduler: str | 
     if failed:
         print(f"{counted(len(failed), 'points')} failed: {out}/failed.csv says why", file=sys.stderr)
     return SOME_FAILED if failed else 0
-
-
-class _Progress:
-    """Shows progress: in one line on a terminal, elsewhere in a line from time to time."""
-
-    def __init__(self) -> None:
-        self.shown, self.last = 0, time.monotonic()
-
-    def __call__(self, text: str) -> None:
-        line = f"railcore: {text}"
-        lasting = isinstance(text, Lasting)
-        if sys.stderr.isatty():
-            print(f"\r{line:<{self.shown}}", end="\n" if lasting else "", file=sys.stderr, flush=True)
-            self.shown = 0 if lasting else len(line)
-        elif lasting or time.monotonic() - self.last > _EACH_S:
-            print(line, file=sys.stderr, flush=True)
-            self.last = time.monotonic()
-
-    def done(self) -> None:
-        """End the line."""
-        if self.shown:
-            print(file=sys.stderr)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from railcore.catalog import checks
 from railcore.catalog.units import minute
+from railcore.planner.progress import Lasting, Progress
 from railcore.planner.spec import check_draws
 from railcore.planner.sweep_chunk import Planning, chunk_terms, planned_chunk
 from railcore.planner.sweep_dask import SchedulerLost, planned_on_dask, scheduler_client
@@ -19,13 +20,8 @@ from railcore.planner.sweep_folder import opened
 from railcore.planner.sweep_grid import Chunk, Points, sweep_points
 from railcore.planner.sweep_processes import planned_by_processes
 
-Progress = Callable[[str], object]
 Planner = Callable[[Points, Sequence[Chunk], int], Planning]
 _MOST_WORKERS = 1024
-
-
-class Lasting(str):
-    """A text for `progress` that is to be read: a terminal does not write over it."""
 
 
 def sweep(
