@@ -72,7 +72,7 @@ slow: $(SETUP) lowest ## Rebuild data/derived, stop the driver often, run notebo
 	RAILCORE_STOPS=40 $(RUN) -m pytest tests/test_stops.py
 	$(RUN) -m pytest -m slow --hypothesis-profile thorough tests
 	for seed in 1 2; do RAILCORE_ULP=$$seed $(RUN) -m pytest -m "" --hypothesis-profile thorough $(IN_PARALLEL) tests \
-	  -k "not (driver or publishing or stops or browser or foreign or surface)" || exit 1; done
+	  -k "not (driver or publishing or stops or browser or foreign or surface or fuzz)" || exit 1; done
 	for seed in 3 4; do RAILCORE_ULP=$$seed $(RUN) -m pytest -m "" -n auto tests/test_ulp.py || exit 1; done
 	$(RUN) tests/mutants.py
 

@@ -9,6 +9,7 @@ import io
 import re
 import tempfile
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -63,31 +64,20 @@ class Line:
 
     def answer(self, **changed: Any) -> Any:
         """What the line prints, and its numbers that are none. Raises ValueError where it is refused in one line."""
-        with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder)
-            (place / "plan.toml").write_text(PLAN, encoding="utf-8")
-            (place / "sweep.toml").write_text(PLAN + '[over]\n"cluster.gpus" = [64, 128]\n', encoding="utf-8")
-            (place / "train.log").write_text(LOG, encoding="utf-8")
-            (place / "parts.csv").write_text(PARTS, encoding="utf-8")
-            (place / "file").touch()
-            (place / "folder").mkdir()
-            words = [word.replace("{folder}", folder) for word in self._words(self.given | changed)]
-            told, asked = io.StringIO(), io.StringIO()
-            with contextlib.redirect_stdout(asked), contextlib.redirect_stderr(told):
-                try:
-                    status = PROGRAMS[self.program].main(words)
-                except SystemExit as stop:  # argparse
-                    status = stop.code
-            if status in (1, 2) and re.search(rf"^{self.program}: .|: error: .", told.getvalue(), re.MULTILINE):
+        with folder_of_files() as folder:
+            words = [word.replace("{folder}", folder) for word in self.in_order(self.given | changed)]
+            status, printed, told = said(self.program, words)
+            if status in (1, 2) and re.search(rf"^{self.program}: .|: error: .", told, re.MULTILINE):
                 given = [word for value in changed.values() for word in ([value] if isinstance(value, str) else value)]
                 named = [word.replace("{folder}", folder).lstrip("-") for word in (*changed, *given)]
-                if not changed or any(word in told.getvalue() for word in named):
-                    raise ValueError(told.getvalue())
-                raise RuntimeError(f"refused without its name: {told.getvalue()}")
-            printed = asked.getvalue().replace(folder, "")
+                if not changed or any(word in told for word in named):
+                    raise ValueError(told)
+                raise RuntimeError(f"refused without its name: {told}")
+            printed = printed.replace(folder, "")
         return {"printed": printed, "none": [float(word) for word in re.findall(r"\b(?:nan|inf)\b", printed, re.I)]}
 
-    def _words(self, values: dict[str, Any]) -> list[str]:
+    def in_order(self, values: dict[str, Any]) -> list[str]:
+        """Words of a line."""
         words = list(self.words)
         for parameter, value in values.items():
             if not parameter.startswith("-"):
@@ -95,6 +85,31 @@ class Line:
             else:
                 words += [parameter, *value] if isinstance(value, list) else [f"{parameter}={value}"]
         return words
+
+
+@contextlib.contextmanager
+def folder_of_files() -> Iterator[str]:
+    """A folder with what the good lines read."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "plan.toml").write_text(PLAN, encoding="utf-8")
+        (place / "sweep.toml").write_text(PLAN + '[over]\n"cluster.gpus" = [64, 128]\n', encoding="utf-8")
+        (place / "train.log").write_text(LOG, encoding="utf-8")
+        (place / "parts.csv").write_text(PARTS, encoding="utf-8")
+        (place / "file").touch()
+        (place / "folder").mkdir()
+        yield folder
+
+
+def said(program: str, words: list[str]) -> tuple[Any, str, str]:
+    """Exit status of a line, and what it writes on its output and beside it."""
+    told, asked = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(asked), contextlib.redirect_stderr(told):
+        try:
+            status = PROGRAMS[program].main(words)
+        except SystemExit as stop:  # argparse
+            status = stop.code
+    return status, asked.getvalue(), told.getvalue()
 
 
 @cache

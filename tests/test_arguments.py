@@ -1,5 +1,6 @@
 """What a person types: quantities with their unit and names of the catalog; what is wrong is refused by its name."""
 
+import copy
 import inspect
 import math
 from dataclasses import replace
@@ -278,3 +279,57 @@ def test_a_number_of_a_quantity_stays_what_it_is():
         same(1.0, [8])
     with pytest.raises(ValueError, match=r"power_w is array.*: give a number in W"):
         same(powers)
+
+
+# Wrong objects
+
+
+def changed_by_hand(target, field, value):
+    """A copy of an object that is frozen, with one field changed behind its back."""
+    changed = copy.copy(target)
+    object.__setattr__(changed, field, value)
+    return changed
+
+
+PARTS = pd.DataFrame({"part": ["GPU"], "kind": ["GPU"], "count": [1]})
+OTHER_LINKS = changed_by_hand(BOX, "links", changed_by_hand(BOX.links, "nic_Bps", math.nan))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: railcore.readable(None), "table is None: give a table, a DataFrame of pandas"),
+        (lambda: railcore.readable([1]), "table is .1.: give a table"),
+        (lambda: railcore.show(None), "value is None: give a number"),
+        (lambda: railcore.show([1, 2]), "value is an array: give one number"),
+        (lambda: railcore.show(1, 3), "symbol is 3: give a unit"),
+        (lambda: railcore.plan({}, progress=3), "progress is 3: give a function"),
+        (lambda: railcore.parts_at_risk("rail-only"), "fabric is 'rail-only': give a "),
+        (lambda: railcore.bill_table([1], PRICES), "bill has 1: give a list of which each is a BillLine"),
+        (lambda: railcore.expected_failures(PARTS), "parts has no column 'gpus_stopped': give a table with part, kind"),
+        (lambda: railcore.expected_error(MODEL, BOX, 8, own=PARTS), "own has no column 'mixture': give own_errors"),
+        (lambda: railcore.iteration_time(type(MODEL), BOX, STRATEGY, 8), "model is <class .*give Transformer"),
+        (lambda: railcore.iteration_time(MODEL, MODEL, STRATEGY, 8), "machine is Transformer.*give catalog_machine"),
+        (lambda: railcore.iteration_time(MODEL, BOX, dict, 8), "strategy is <class 'dict'>: give Strategy"),
+        (lambda: railcore.iteration_time(MODEL, OTHER_LINKS, STRATEGY, 8), "machine.links.nic_Bps is nan: give"),
+        (lambda: railcore.photonic_overhead(MODEL, BOX, STRATEGY, PARTS, 4), "reconfiguration_s is a table: give"),
+        (lambda: rail_only(10**400, 8, 64), "gpus is 1000.*more than a float holds: give a whole number"),
+        (
+            lambda: search(MODEL, BOX, 16, 16, offload=[1]),
+            "offload has 1: give a list of which each is a list or a tex",
+        ),
+        (lambda: price_books.PriceBook(None, 400), "port is None: give a number"),
+        (lambda: price_books.PriceBook(600, 400, name=3), "name is 3: give a text"),
+        (lambda: replace(PRICES, dac=math.inf), "dac is inf: give a finite number"),
+        (lambda: PRICES.times({"prot": 2.0}), "'prot' does not exist: the nearest are 'port'"),
+        (
+            lambda: cost.compare_rail_networks([64, 128], [8, 8, 8], 16, PRICES, POWERS),
+            "radix are of shapes .2,., .3,., ..: give ones that broadcast",
+        ),
+        (lambda: STRATEGY.groups([1]), "kind is .1.: give a text"),
+        (lambda: STRATEGY.placement("many"), "hb_domain_size is 'many'"),
+    ],
+)
+def test_a_wrong_object_is_refused_by_the_name_of_its_argument(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

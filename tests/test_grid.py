@@ -86,7 +86,7 @@ def test_own_grid_from_a_folder(tmp_path):
     (tmp_path / "plants.csv.gz").unlink()
     whose = "sub_id,name,state,interconnect,lat,lon,fuel,units,mw,largest_unit_mw\n1,a,Ohio,Eastern,40,-80,gas,1,5,5\n"
     (tmp_path / "plants.csv").write_text(whose)
-    with pytest.raises(ValueError, match="lack column 'authority'"):
+    with pytest.raises(ValueError, match="plants has no column 'authority'"):
         load_grid(tmp_path)
 
 
@@ -94,7 +94,7 @@ def test_own_grid_from_a_folder(tmp_path):
     ("wrong", "words"),
     [
         (lambda: small_grid([(1, 40, -80, "gaz", 1e9, 1e9)]), "gas"),
-        (lambda: replace(EMBEDDED, plants=EMBEDDED.plants.drop(columns="fuel")), "lack column 'fuel'"),
+        (lambda: replace(EMBEDDED, plants=EMBEDDED.plants.drop(columns="fuel")), "plants has no column 'fuel'"),
         (lambda: replace(EMBEDDED, loads=EMBEDDED.loads.assign(load_w=-1.0)), "load_w below 0"),
         (lambda: replace(EMBEDDED, substations=EMBEDDED.substations.iloc[1:]), "substations lack"),
         (lambda: replace(EMBEDDED, loads=EMBEDDED.loads.assign(latitude=100.0)), "off the Earth"),

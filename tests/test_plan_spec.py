@@ -192,6 +192,7 @@ def test_a_typo_in_any_key_names_the_key_that_is_near(place, section):
     [
         ({"cluster": {"power": "40"}}, r"cluster\.power.* is '40': give a text with its unit"),
         ({"cluster": {"power": "0 MW"}}, r"cluster\.power.* is '0 MW': give more than 0, such as '40 MW'"),
+        ({"operation": {"pue": 1e300}}, r"operation\.pue is 1e\+300: give 1e\+60 at most"),
         ({"cluster": {"gpus": 0}}, r"cluster\.gpus.* is 0: give .*greater than 0"),
         ({"cluster": {"gpus": True}}, r"cluster\.gpus.* is True: give .*(integer|whole number)"),
         ({"cluster": {"include": ["storag"]}}, r"cluster\.include.* is 'storag': give 'storage'"),

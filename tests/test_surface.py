@@ -163,7 +163,7 @@ def wrong(call):
     if not (child := os.fork()):
         with os.fdopen(writing, "w", buffering=1, encoding="utf-8") as told:
             try:
-                _limit_memory()
+                limit_memory()
                 _judge(call, told)
             except BaseException as error:
                 told.write(f"\nthe judge failed: {error!r}")
@@ -179,7 +179,8 @@ def wrong(call):
     return [line for line in found if ": " in line]
 
 
-def _limit_memory():
+def limit_memory():
+    """For this process: memory beyond what it has, and no output."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -252,7 +253,8 @@ def _numbers(found, depth=0):
     elif isinstance(found, np.ndarray | pd.Series):
         values = np.asarray(found)
         if values.dtype.kind in "iuf" and values.size:
-            yield from (float(np.nanmin(values)), float(np.nanmax(values)), float(np.min(values)))
+            known = values[values == values]  # a NaN is unlike itself
+            yield from map(float, (np.min(values), *((known.min(), known.max()) if known.size else ())))
     else:
         if isinstance(found, pd.DataFrame):
             inner = [found[name] for name in found.columns]

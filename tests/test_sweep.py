@@ -233,7 +233,7 @@ def test_quantities_are_plain_numbers_where_nothing_is_of_toml_or_a_file(tmp_pat
 BAD = [
     ({}, "over gives no values"),
     (None, "over is missing"),
-    ([3], "a point of over is 3"),
+    ([3], "over has 3: give a list of which each is a dictionary"),
     ({"cluster.gpu": [1]}, "cluster.gpu is unknown: give 'gpus'"),
     ({"cluster": 3}, "over.cluster is 3: give a list"),
     ({"books.prices.transceivers": ["1 USD"]}, "books.prices.transceivers is unknown: give 'transceiver'"),

@@ -1,11 +1,13 @@
 """Arguments as a person types them: a text with its unit becomes an SI number, another kind of thing is refused."""
 
+import dataclasses
 import inspect
 import math
 import numbers
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -73,14 +75,23 @@ PositiveBytesArray = Annotated[Quantities, Range(0, above_0=True, example="141 G
 PositiveFlopRate = Annotated[Quantity, Range(0, above_0=True, example="1 PFLOP/s")]
 PositiveFlopRateArray = Annotated[Quantities, Range(0, above_0=True, example="1 PFLOP/s")]
 T = TypeVar("T")
+
+
+class NeededColumns(tuple[str, ...]):
+    """Names of columns that a table needs, in the annotation of an argument."""
+
+
 _EMPTY = inspect.Parameter.empty
 _PLAIN = frozenset((float, int, np.float64, np.int64))  # held against a range without an array
-_MOST_SHOWN = 60  # letters of a value that is refused
 _NUMBERS = frozenset(get_args(ArrayLike) or [ArrayLike])  # NumPy has a union, and one name from Python 3.12 on
+_LISTS = (Iterable, Sequence, Collection, tuple, list)
 _REMEDIES = {
     str: "a text",
+    "pd.DataFrame": "a table, a DataFrame of pandas",
     int: "a whole number",
     bool: "True or False",
+    Callable: "a function",
+    Path: "a path",
     Mapping: "a dictionary or a table",
     Sequence: "a list",
 }
@@ -92,7 +103,8 @@ def checked(target: T) -> T:
     It stands at the public edge alone: what users call and make. Numbers are finite, those of int whole, and within the
     `Range` of their annotation; where that has an example, a text with its unit may stand for the number, such as
     nic_Bps="400 Gbps". A text is one of its Literal. What else is of another kind than annotated is refused, and so is
-    an unknown name. help() shows the annotations in few letters.
+    an unknown name. A table has the `NeededColumns` of its annotation. An object of a class that is checked too is read
+    once more, field by field, as its fields may have been changed since. help() shows the annotations in few letters.
     """
     function: Any = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
     signature = inspect.signature(function)
@@ -120,6 +132,8 @@ def checked(target: T) -> T:
     if not isinstance(target, type):
         return reading  # type: ignore[return-value]
     setattr(target, "__init__", reading)  # noqa: B010
+    again = [readers[each.name] for each in dataclasses.fields(target) if each.init]  # type: ignore[arg-type]
+    setattr(target, "_read_again", again)  # noqa: B010
     return target
 
 
@@ -201,7 +215,7 @@ def _kinds(annotation: Any) -> frozenset:
     if members >= _NUMBERS:
         members = members - _NUMBERS | {np.ndarray}
     plain = {get_origin(each) or each for each in members}
-    same = {inspect.Parameter.empty: Any, Iterable: Sequence, tuple: Sequence, list: Sequence}
+    same: dict[Any, Any] = {inspect.Parameter.empty: Any, **dict.fromkeys(_LISTS, Sequence)}
     return frozenset(same.get(each, each) for each in plain)
 
 
@@ -210,20 +224,29 @@ class _Reader:
 
     def __init__(self, name: str, annotation: Any) -> None:
         self.name, self.kinds = name, _kinds(annotation)
-        self._real = bool(self.kinds & {float, np.ndarray}) and bool not in self.kinds
-        self._whole = self.kinds - {NoneType} == {int}
         notes = [note for member in _members(annotation) for note in getattr(member, "__metadata__", ())]
+        real = self.kinds & {float, np.ndarray}
+        self._real = bool(real) and bool not in self.kinds and (bool(notes) or Any not in self.kinds)
+        self._whole = self.kinds - {NoneType} == {int}
         self._typed = bool(notes) or {*_plain_members(annotation)} >= _NUMBERS
         self.allowed = next((note for note in notes if type(note) is Range), Range())
         self._low = max(self.allowed.least, checks.ABOVE_0 if self.allowed.above_0 else -checks.LARGEST)
         self._high = min(self.allowed.most, checks.LARGEST)
         literals = [member for member in _members(annotation) if get_origin(member) is Literal]
+        self._columns = next((note for note in notes if isinstance(note, NeededColumns)), ())
+        lists = [each for each in _plain_members(annotation) if get_origin(each) in _LISTS]
+        named = [get_args(each)[1:] for each in _plain_members(annotation) if get_origin(each) is Mapping]
+        self._plain = bool(named) and all(_kinds(*part) <= {float, int, str} for part in named)
+        self._lists = Sequence in self.kinds and np.ndarray not in self.kinds
+        self._parts = frozenset().union(*(_kinds(part) for each in lists for part in get_args(each) if part is not ...))
+        if self._parts & {Any, int, float, np.ndarray}:  # numbers of a list are held where they are used
+            self._parts = frozenset()
         self._words = tuple(word for literal in literals for word in get_args(literal))
         self._example = self.allowed.example
 
     def read(self, value: Any) -> Any:
         """The value that is meant. Raises ValueError where it is of none of the kinds, or out of range."""
-        if value is None and NoneType in self.kinds:
+        if self.kinds == {Any} or (value is None and NoneType in self.kinds):
             return value
         if self._example:
             value = si(self.name, value, self._example)
@@ -233,10 +256,24 @@ class _Reader:
             return self._whole_number(value)
         if self._words and isinstance(value, str):
             return checks.one_of(self.name, value, self._words)
+        if self._plain and hasattr(value, "columns"):
+            raise ValueError(f"{self.name} is a table: give a dictionary")
         if not any(_is_a(value, kind) for kind in self.kinds):
-            remedies = {getattr(kind, "made_by", "") for kind in self.kinds} - {""}
-            plain = {_REMEDIES.get(kind, f"a {kind.__name__}") for kind in self.kinds - {NoneType}}
-            raise ValueError(f"{self.name} is {_shown(value)}: give {' or '.join(sorted(remedies or plain))}")
+            raise ValueError(f"{self.name} is {checks.short(value)}: give {_remedy(self.kinds)}")
+        if self._lists and isinstance(value, np.ndarray):
+            value = value.tolist()
+        if self._parts and _is_a(value, Sequence) and isinstance(value, Collection):
+            for part in value:
+                if not any(_is_a(part, kind) for kind in self._parts):
+                    remedy = _remedy(self._parts)
+                    raise ValueError(f"{self.name} has {checks.short(part)}: give a list of which each is {remedy}")
+        if missing := [column for column in self._columns if column not in value]:
+            raise ValueError(f"{self.name} has no column {missing[0]!r}: give a table with {', '.join(self._columns)}")
+        for reader in getattr(type(value), "_read_again", ()):
+            try:
+                reader.read(vars(value).get(reader.name, _EMPTY))
+            except ValueError as error:
+                raise ValueError(f"{self.name}.{error}") from None
         return value
 
     def _number(self, value: Any) -> Any:
@@ -245,6 +282,8 @@ class _Reader:
         if isinstance(value, np.ndarray) and value.dtype == bool and not self._typed:
             return value
         wanted = _in_unit(self._example) if self._example else "a number"
+        if hasattr(value, "columns"):
+            raise ValueError(f"{self.name} is a table: give {wanted}")
         array = checks.numbers(self.name, value, wanted)
         if (not array.size and isinstance(value, list | tuple)) or (array.ndim and np.ndarray not in self.kinds):
             raise ValueError(f"{self.name} is {value!r}: give {wanted}")
@@ -280,10 +319,11 @@ def _reader(name: str, annotation: Any) -> _Reader:
     return _Reader(name, annotation)
 
 
-def _shown(value: Any) -> str:
-    """A value in few letters."""
-    text = repr(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN].splitlines()[0]}..."
+def _remedy(kinds: Collection[Any]) -> str:
+    """What to give: an object that is made so, or else each of some kinds."""
+    remedies = {getattr(kind, "made_by", "") for kind in kinds} - {""}
+    plain = {_REMEDIES.get(kind) or f"a {kind.__name__}" for kind in kinds if kind is not NoneType}
+    return " or ".join(sorted(remedies or plain))
 
 
 def _in_unit(example: str) -> str:
@@ -293,14 +333,22 @@ def _in_unit(example: str) -> str:
 
 def _is_a(value: Any, kind: Any) -> bool:
     """Whether a value is of a kind of `_kinds`."""
+    if isinstance(value, type) and kind is not Any:  # a class in place of its objects
+        return kind is type
     if kind is Mapping:
         return hasattr(value, "keys")  # tables too
+    if isinstance(kind, str):  # of a package that is not loaded for an annotation
+        return kind.rpartition(".")[2] in [each.__name__ for each in type(value).__mro__]
     if kind is Sequence:  # arrays and ranges too
-        return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+        listed = isinstance(value, Iterable) and not isinstance(value, str) and not hasattr(value, "keys")
+        return listed and getattr(value, "ndim", 1) == 1
     if kind is bool:
-        return np.ndim(value) == 0 and value in (True, False)
+        return isinstance(value, numbers.Real | np.bool_) and value in (True, False)
     if kind is int:
-        return isinstance(value, numbers.Real | np.bool_) and float(value).is_integer()
-    if kind is Any or not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+        return isinstance(value, numbers.Real | np.bool_) and value == value // 1
+    if getattr(kind, "_is_protocol", False):
+        wanted = [name for name in vars(kind) if not name.startswith("_")]
+        return all(inspect.getattr_static(value, name, _EMPTY) is not _EMPTY for name in wanted)
+    if kind is Any or not isinstance(kind, type):
         return True
     return isinstance(value, kind)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_MOST_SHOWN = 16  # numbers of an array that is refused
+_MOST_SHOWN, _MOST_LETTERS = 16, 100  # numbers of an array that is refused; letters of another value
 LARGEST = 1e60  # of a finite number: products of several are finite too
 MOST_WHOLE = 2.0**52 - 1
 _MOST_CAST = math.nextafter(2.0**63, 0.0)  # largest float that 63 bits hold: a cast turns a larger one negative
@@ -24,9 +24,20 @@ def _array(name: str, value: ArrayLike, wanted: str) -> NDArray[Any]:
             array = np.array([float(number) for number in array.flat]).reshape(array.shape)
     except (TypeError, ValueError):
         array = np.asarray("")
+    except OverflowError:
+        raise ValueError(f"{name} is {short(value)}, more than a float holds: give {wanted}") from None
     if array.dtype.kind not in "iuf":
-        raise ValueError(f"{name} is {value!r}: give {wanted}")
+        raise ValueError(f"{name} is {short(value)}: give {wanted}")
     return array
+
+
+def short(value: Any) -> str:
+    """A value that is refused, in few letters on one line."""
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # more digits than Python writes
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
 
 
 def _shown(name: str, value: ArrayLike, good: Any) -> str:
@@ -134,8 +145,12 @@ def whole(name: str, value: ArrayLike, least: float = 1, most: float | None = No
 def one_of(name: str, value: Any, choices: Iterable[Any]) -> Any:
     """One of the choices."""
     choices = list(choices)
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}: give one of {', '.join(map(str, choices))}")
+    try:
+        known = value in choices
+    except ValueError:  # an array or a table
+        known = False
+    if not known:
+        raise ValueError(f"{name} is {short(value)}: give one of {', '.join(map(str, choices))}")
     return value
 
 

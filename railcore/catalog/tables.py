@@ -11,7 +11,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railcore.catalog import checks, units
+from railcore.catalog import units
+from railcore.catalog.arguments import Count, checked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,7 +147,8 @@ def _numeric(cell: object) -> bool:
     return len(words) <= 3
 
 
-def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
+@checked
+def readable(table: "pd.DataFrame", digits: Count = 6) -> "pd.DataFrame":
     """Every cell of a table as text: counts whole, quantities with a unit.
 
     "cost_usd" becomes "cost" with cells such as "305.2 M USD", "hb_domain_size" becomes "HB domain size". To be printed
@@ -165,7 +167,6 @@ def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
     rail-only 1.25 M USD
          Clos    2 M USD
     """
-    checks.whole("digits", digits)
     columns = {}
     for name, column in table.items():
         words = str(name).split("_")

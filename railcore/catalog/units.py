@@ -11,6 +11,8 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
+from railcore.catalog import checks
+
 kilo, mega, giga, tera, peta, exa = 1e3, 1e6, 1e9, 1e12, 1e15, 1e18
 KB, MB, GB, TB, PB = kilo, mega, giga, tera, peta
 KiB, MiB, GiB, TiB = 2.0**10, 2.0**20, 2.0**30, 2.0**40
@@ -165,6 +167,12 @@ def show(value: float, symbol: str = "", digits: int = 6) -> str:
     >>> rc.show(5e10, "bps"), rc.show(1.234e9, "W", 3), rc.show(0.375)
     ('400 Gbps', '1.23 GW', '0.375')
     """
+    if not isinstance(symbol, str):
+        raise ValueError(f"symbol is {checks.short(symbol)}: give a unit, such as 'W'")
+    for name, of_it in (("value", checks.numbers("value", value)), ("digits", checks.whole("digits", digits))):
+        if of_it.ndim:
+            raise ValueError(f"{name} is an array: give one number")
+    digits = int(digits)
     if not symbol:
         return number(value, digits)
     _, factor = unit(symbol)

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import NonNegative, checked
+from railcore.catalog.arguments import NonNegative, PositiveArray, checked
 from railcore.datacenter.layouts import RECOMPUTED_PASSES, Layer, Layout
 from railcore.datacenter.sizing import DatacenterSite
 from railcore.training import collectives
@@ -49,6 +48,7 @@ class LayerTimes:
         """What a pass waits for on the networks [s]: T + P + experts, which nothing hides."""
         return self.tensor_s + self.pipeline_s + self.experts_s
 
+    @checked
     def gradients_s(self, rule: str = "each network") -> Any:
         """Time of the gradient exchange that computation does not hide [s], by one of `OVERLAP_RULES`.
 
@@ -58,15 +58,18 @@ class LayerTimes:
         exposed = OVERLAP_RULES[checks.one_of("rule", rule, OVERLAP_RULES)]
         return exposed(self.steps_s, self.forward_s, self.backward_s, self.tensor_s, self.pipeline_s)
 
-    def exposed_s(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
+    @checked
+    def exposed_s(self, rule: str = "each network", micro_batches: PositiveArray = 1) -> Any:
         """Communication that is not hidden [s]: 2 m `waits_s` + `gradients_s`."""
         return checks.at_least("micro_batches", micro_batches, 1) * 2 * self.waits_s + self.gradients_s(rule)
 
-    def steady_s(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
+    @checked
+    def steady_s(self, rule: str = "each network", micro_batches: PositiveArray = 1) -> Any:
         """Time of m micro-batches in steady state [s]: m (F + B) + `exposed_s`."""
         return np.asarray(micro_batches) * (self.forward_s + self.backward_s) + self.exposed_s(rule, micro_batches)
 
-    def share(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
+    @checked
+    def share(self, rule: str = "each network", micro_batches: PositiveArray = 1) -> Any:
         """Exposed share of the time in steady state: `exposed_s` / `steady_s`."""
         return self.exposed_s(rule, micro_batches) / self.steady_s(rule, micro_batches)
 

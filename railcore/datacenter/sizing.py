@@ -356,15 +356,15 @@ class DatacenterSite:
     Several datacenters need a finite wan_Bps.
     """
 
-    racks: Any
-    rack_gpus: Any
+    racks: Annotated[Quantities, Range(0)]
+    rack_gpus: Annotated[Quantities, Range(0)]
     gpu_rate: PositiveFlopRateArray
     memory_bytes: PositiveBytesArray
     hb_Bps: PositiveBandwidthArray
     nic_Bps: PositiveBandwidthArray
     host_Bps: PositiveBandwidthArray
     wan_Bps: Annotated[Quantities, Range(0, infinite=True, example="400 Gbps")] = np.inf
-    datacenters: Any = 1
+    datacenters: Annotated[Quantities, Range(0)] = 1
     one_way_delay_s: SecondsArray = 0.0
     tail_loss_rtts: NonNegativeArray = 0.0
     made_by = "datacenter_site(racks, platform, rate)"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from railcore.catalog.arguments import checked
 from railcore.catalog.checks import one_of
 from railcore.network.price_books import ItemBook, PriceBook, check_books
 from railcore.network.topology.bill_line import SCOPES, Bill, BillLine
@@ -87,6 +88,7 @@ def bill_totals(
     return {**bill_counts(bill, prices, include), "cost_usd": bill_total(bill, prices, include), **totals}
 
 
+@checked
 def bill_table(
     bill: Bill, prices: Book, powers: Book | None = None, include: Collection[str] = NETWORK
 ) -> pd.DataFrame:

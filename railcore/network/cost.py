@@ -124,7 +124,11 @@ def compare_rail_networks(
      1024         0.00
     16384         0.38
     """
-    n, k, ports = (array.ravel() for array in np.broadcast_arrays(gpus, hb_domain_size, radix))
+    try:
+        n, k, ports = (array.ravel() for array in np.broadcast_arrays(gpus, hb_domain_size, radix))
+    except ValueError:
+        shapes = ", ".join(map(str, map(np.shape, (gpus, hb_domain_size, radix))))
+        raise ValueError(f"gpus, hb_domain_size and radix are of shapes {shapes}: give ones that broadcast") from None
     table = {"gpus": n, "hb_domain_size": k, "radix": ports}
     shared = None if share_switches else 1
     only, optimized = rail_parts(n, k, ports, rails_per_switch=shared), rail_parts(n, k, ports, 1)

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from railcore import catalog
 from railcore.catalog import units
-from railcore.catalog.arguments import Count, PositiveBandwidth, Quantity, checked, si
+from railcore.catalog.arguments import Count, PositiveBandwidth, Quantities, Quantity, Range, checked, si
 from railcore.catalog.checks import at_least, one_of, positive
 from railcore.catalog.readings import may_be_in
 from railcore.network.topology.bill_line import BillLine
@@ -22,6 +22,7 @@ FARTHEST_RATE = 16  # times a book's link rate, or a part of it, beyond which us
 _NUMBERS = ("port", "transceiver", "dac", "circuit_port", "typical_port")
 
 
+@checked
 @dataclass(frozen=True)
 class PriceBook:
     """Price [USD] or peak power [W] of a network's parts.
@@ -66,10 +67,10 @@ class PriceBook:
     copper_name: str = field(default="", kw_only=True)
     circuit_name: str = field(default="", kw_only=True)
     rate_Bps: PositiveBandwidth | None = field(default=None, kw_only=True)
-    source_Bps: float | None = field(default=None, kw_only=True)
-    copper_source_Bps: float | None = field(default=None, kw_only=True)
+    source_Bps: Quantity | None = field(default=None, kw_only=True)
+    copper_source_Bps: Quantity | None = field(default=None, kw_only=True)
     unit: str = field(default="", kw_only=True)
-    rate_exponent: float | None = field(default=None, kw_only=True)
+    rate_exponent: Quantity | None = field(default=None, kw_only=True)
     made_by = "PriceBook(port=..., transceiver=...), price_book(name) or power_book(name)"
 
     def __post_init__(self) -> None:
@@ -81,7 +82,7 @@ class PriceBook:
         one_of("unit", self.unit, ("", "USD", "W"))
         object.__setattr__(self, "unit", self.unit or "".join(said))
         for name, value in numbers.items():
-            if value is not None:
+            if value is not None or name in ("port", "transceiver"):
                 object.__setattr__(self, name, si(name, value, "25 W" if self.unit == "W" else "600 USD"))
                 at_least(name, getattr(self, name))
         positive("ends_per_module", self.ends_per_module)
@@ -205,7 +206,8 @@ class PriceBook:
             "powers: give its unit, 'USD' or 'W', or its rate_exponent"
         )
 
-    def with_exponent(self, exponent: Any) -> "PriceBook":
+    @checked
+    def with_exponent(self, exponent: Annotated[Quantities, Range()]) -> "PriceBook":
         """The book with another rate_exponent: what was scaled to the book's rate is scaled anew."""
         old, rate = self._rate_exponent, self.rate_Bps
         sources: dict[str, float | None] = dict.fromkeys(("port", "transceiver", "typical_port"), self.source_Bps)
@@ -217,8 +219,11 @@ class PriceBook:
         }
         return replace(self.times(factors), rate_exponent=exponent)
 
+    @checked
     def times(self, factors: Mapping[str, Any]) -> "PriceBook":
         """The book with some numbers, by field, times a factor each; arrays are a sweep."""
+        if stray := [part for part in factors if part not in _NUMBERS]:
+            raise catalog.UnknownName("factors: number of a book", stray[0], _NUMBERS)
         book = self._filled(*factors)
         numbers = {part: getattr(book, part) for part in factors}
         scaled: dict[str, Any] = {
@@ -226,6 +231,7 @@ class PriceBook:
         }
         return replace(book, **scaled)
 
+    @checked
     def label(self, copper: bool = False, circuits: bool = False, rate: bool = False) -> str:
         """Name for a table or picture, and the link rate that the numbers are scaled from.
 
@@ -245,6 +251,7 @@ class PriceBook:
         return ", ".join(texts)
 
 
+@checked
 @dataclass(frozen=True)
 class ItemBook:
     """Price [USD] or power [W] of each item that a bill names, such as a switch model: the catalog's, or given.

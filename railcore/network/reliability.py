@@ -4,7 +4,7 @@ The one account of failures: `parts_at_risk` lists the parts of a cluster, `expe
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog import Value
+from railcore.catalog.arguments import NeededColumns, checked
 from railcore.catalog.checks import at_least, one_of, positive
 from railcore.catalog.units import hour, year
 from railcore.network.topology.photonic import PhotonicRails, rings_of_ports
@@ -24,6 +25,7 @@ _TAIL = 40  # standard deviations of hosts down, beyond which nothing is left
 Row = tuple[str, str, float, float, float, float]  # of _COLUMNS
 _BELOW = ("tier-1 switch", "host link", "host transceiver")  # between a NIC and its first switch
 _COLUMNS = ["part", "kind", "count", "gpus_stopped", "gpus_slowed", "share_lost"]
+PartsTable = Annotated[pd.DataFrame, NeededColumns(_COLUMNS)]
 _TAKE_THEIR_HOST = ("GPU", "NIC", "host", "link", "transceiver")
 
 
@@ -82,6 +84,7 @@ def host_gpus(platform: str = "") -> int:
     return int(catalog.item("platforms", platform).get("host_gpus", measured) if platform else measured)
 
 
+@checked
 def parts_at_risk(fabric: PhotonicRails | PacketFabric, platform: str = "") -> pd.DataFrame:
     """Parts of a cluster that can fail, and what one failure of each takes.
 
@@ -193,7 +196,8 @@ def failure_rows(
     return list({(row.name, row.parameter): row for row in kept}.values())
 
 
-def expected_failures(parts: pd.DataFrame, rates: str = "value") -> pd.DataFrame:
+@checked
+def expected_failures(parts: PartsTable, rates: str = "value") -> pd.DataFrame:
     """Failures a year of each part, and what is lost until they are repaired.
 
     events = count x failure rate; down = events x repair time / year, parts out of service at a moment on average.
@@ -229,8 +233,9 @@ def expected_failures(parts: pd.DataFrame, rates: str = "value") -> pd.DataFrame
     software            26.6
     """
     one_of("rates", rates, RATES)
-    for part, count in zip(parts["part"], parts["count"], strict=True):
-        at_least(f"count of {part!r}", count)
+    for name in _COLUMNS[2:]:
+        for part, number in zip(parts["part"], parts[name], strict=True):
+            at_least(f"{name} of {part!r}", number)
     rows = {kind: [getattr(row, rates) for row in rate_and_repair(kind)] for kind in parts["kind"].unique()}
     rate, repair = np.array([rows[kind] for kind in parts["kind"]]).reshape(-1, 2).T
     events = parts["count"] * rate * year

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railcore import catalog
+from railcore.catalog.arguments import checked
 from railcore.planner.answer import CIRCUIT_KEYS, Answer, Designs, answer_of, check_cluster_size, racks_of, with_energy
 from railcore.planner.candidates import Candidate, network_candidates
 from railcore.planner.case import Case, case_of
@@ -65,6 +66,7 @@ def _cluster_key(spec: Spec) -> str:
     return spec.cluster.model_dump_json(exclude={"gpus", "racks", "budget", "power", "include"})
 
 
+@checked
 def plan(
     spec: Spec | Mapping[str, object] | str | Path, progress: Progress | None = None, shared: Shared | None = None
 ) -> Plan:

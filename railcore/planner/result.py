@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeV
 import pandas as pd
 
 from railcore import catalog
+from railcore.catalog.arguments import checked
 from railcore.datacenter.sizing import datacenter_size
 from railcore.network.topology.rails import RailFabric
 from railcore.planner import neighbours as near
@@ -106,10 +107,13 @@ class Plan:
         """Number of which the least is best."""
         return rank_number(self.spec)
 
+    @checked
     def about(self, name: str) -> str:
         """What a candidate is, in a sentence or two."""
+        self.answer(name)  # which says what names there are
         return self._candidates[name].about
 
+    @checked
     def answer(self, name: str) -> Answer:
         """The answer of a candidate, by any of its names. Raises UnknownName."""
         by_name = {label: answer for answer in self.answers for label in (answer.name, *answer.also)}
@@ -117,6 +121,7 @@ class Plan:
             raise catalog.UnknownName("candidate", name, by_name)
         return by_name[name]
 
+    @checked
     def fabric(self, name: str) -> AnyFabric:
         """The fabric of a candidate. Raises ValueError where there is none."""
         answer = self.answer(name)
@@ -125,6 +130,7 @@ class Plan:
         return answer.fabric
 
     @_by_own_rows
+    @checked
     def search(self, name: str, **options: Any) -> SearchResult:
         """The whole search of a candidate's strategies on its fabric; options as of `search`.
 
@@ -382,6 +388,7 @@ class Plan:
         standing = self.situation.standing(self.uncertainty.samples, self.rank)
         return win_shares(standing, [answer.name for answer in self.possible if self._as_wished(answer)])
 
+    @checked
     def with_draws(self, table: pd.DataFrame) -> "Plan":
         """The plan with a stored table of draws (`Uncertainty.table`) in place of new ones."""
         plan = replace(self)
@@ -432,6 +439,7 @@ class Plan:
         return {}
 
     @_by_own_rows
+    @checked
     def grade_and_source(self, answer: Answer, number: str) -> tuple[str, str]:
         """Grade of a number of an answer, and its sources in a line."""
         if (answer.name, number) not in self._graded:
@@ -479,6 +487,7 @@ class Plan:
         return tuple(dict.fromkeys(texts))
 
     @_by_own_rows
+    @checked
     def document(self, draws: bool = True) -> dict[str, Any]:
         """The plan as the page and JSON have it. draws: with intervals, which take seconds."""
         return self._writers.document(self, draws)

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from railcore import catalog
 from railcore.catalog import files, units
+from railcore.catalog.checks import LARGEST
 from railcore.catalog.own_file import own_file
 from railcore.catalog.plain_values import MOST_DEEP, plain_faults
 from railcore.catalog.text_files import read_text
@@ -42,9 +43,19 @@ def read_spec(spec: Spec | Mapping[str, Any] | str | Path, si_numbers: bool = Tr
         read = Spec.model_validate(values, context={SI_NUMBERS: si_numbers and isinstance(spec, Mapping)})
     except ValidationError as error:
         faults = [*_faults(error), *faults]
+    else:
+        faults += _too_large(read)
     if faults:
         raise ValueError(_message(name, faults))
     return read
+
+
+def _too_large(spec: Spec) -> Iterator[str]:
+    """Faults of numbers whose products need not be finite."""
+    for key, value, _ in spec.entries():
+        for number in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(number, int | float) and abs(number) > LARGEST:
+                yield f"{key} is {number}: give {LARGEST:g} at most"
 
 
 def _named_values(spec: Mapping[str, Any] | str | Path) -> tuple[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from railcore.catalog import checks
+from railcore.catalog.arguments import checked
 from railcore.catalog.units import minute
 from railcore.planner.progress import Lasting, Progress
 from railcore.planner.spec import check_draws
@@ -24,6 +25,7 @@ Planner = Callable[[Points, Sequence[Chunk], int], Planning]
 _MOST_WORKERS = 1024
 
 
+@checked
 def sweep(
     spec: Mapping[str, object] | str | Path,
     over: pd.DataFrame | Mapping[str, object] | Sequence[Mapping[str, object]] | str | Path | None = None,

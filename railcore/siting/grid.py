@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 
 from railcore import catalog
 from railcore.catalog import files, units
-from railcore.catalog.arguments import checked, si
+from railcore.catalog.arguments import NeededColumns, checked, si
 from railcore.network.globe import great_circle_distance, unit_vectors
 from railcore.siting import eia
 from railcore.siting.geometry import inside_rings
@@ -44,6 +44,7 @@ _LEAST_PLANT_COLUMNS = ("latitude", "longitude", "fuel", "power_w")
 LINE_ENDS = ("latitude", "longitude", "latitude_to", "longitude_to")  # of lines of your own [degrees]
 
 
+@checked
 @dataclass(frozen=True)
 class PowerGrid:
     """Tables of a grid, in watts, metres and degrees.
@@ -62,10 +63,10 @@ class PowerGrid:
     """
 
     name: str
-    plants: pd.DataFrame
-    lines: pd.DataFrame
-    substations: pd.DataFrame
-    loads: pd.DataFrame
+    plants: Annotated[pd.DataFrame, NeededColumns(REQUIRED_COLUMNS["plants"].split())]
+    lines: Annotated[pd.DataFrame, NeededColumns(REQUIRED_COLUMNS["lines"].split())]
+    substations: Annotated[pd.DataFrame, NeededColumns(REQUIRED_COLUMNS["substations"].split())]
+    loads: Annotated[pd.DataFrame, NeededColumns(REQUIRED_COLUMNS["loads"].split())]
     authority_caps: Mapping[str, float] | None = None
     own: tuple[str, ...] = ()
     made_by = "load_grid()"
@@ -73,8 +74,6 @@ class PowerGrid:
     def __post_init__(self) -> None:
         for kind, needed in REQUIRED_COLUMNS.items():
             table = getattr(self, kind)
-            if missing := [column for column in needed.split() if column not in table]:
-                raise ValueError(f"{kind} of grid {self.name!r} lack column {missing[0]!r}: they need {needed}")
             for column in {"power_w", "load_w", "largest_unit_w"} & set(needed.split()):
                 unknown = table[column].isna() & (column == "largest_unit_w")  # rules that need it refuse it
                 if not (unknown | (table[column] >= 0)).all():
@@ -96,6 +95,7 @@ class PowerGrid:
         if lost := sorted(ends - set(self.substations["sub_id"])):
             raise ValueError(f"lines of grid {self.name!r} end at substation {lost[0]}, which substations lack: add it")
 
+    @checked
     def with_plants(self, plants: pd.DataFrame) -> "PowerGrid":
         """The same lines and loads with other plants, such as an EIA-860M workbook's (`siting.plants`).
 
@@ -121,6 +121,7 @@ class PowerGrid:
             table = with_unit_sizes(table)
         return self._with_own("plants", plants=table)
 
+    @checked
     def with_lines(self, lines: pd.DataFrame) -> "PowerGrid":
         """The same plants and loads with other lines, whose ends are its substations.
 

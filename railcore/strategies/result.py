@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import Range, checked
+from railcore.catalog.arguments import NeededColumns, Range, checked
 from railcore.catalog.tables import readable
 from railcore.catalog.units import show
 from railcore.strategies import advice, answers
@@ -24,6 +24,7 @@ from railcore.training.unique_rows import Columns
 
 NUMBERS = ("sequence_s", "total_s", "memory_bytes")
 _ROW = (*STRATEGY_COLUMNS, *NUMBERS, "part")
+Rows = Annotated[Columns, NeededColumns(_ROW)]
 DesignCount = Annotated[int, Range(1, KEPT_DESIGNS)]
 
 
@@ -114,7 +115,8 @@ class SearchResult:
         """
         return self.table(self.fastest)
 
-    def table(self, rows: Columns) -> pd.DataFrame:
+    @checked
+    def table(self, rows: Rows) -> pd.DataFrame:
         """Strategies with levels and placement by name and switches as True or False; columns are those of `best`.
 
         rows: some of `fastest` or `leaders`.
@@ -199,7 +201,8 @@ class SearchResult:
         times = np.maximum(TIME_EDGES_S[some + 1] / self.best["sequence_s"].iloc[0], 1.0)
         return pd.DataFrame({"times_best": times, "share": np.cumsum(self.histogram[some]) / self.histogram.sum()})
 
-    def estimates(self, rows: Columns, **changes: Any) -> IterationEstimate:
+    @checked
+    def estimates(self, rows: Rows, **changes: Any) -> IterationEstimate:
         """`iteration_times` of strategies, each with its part's machine, software and offload.
 
         rows: some of `fastest` or `leaders`. changes: fields of the machine that are others, such as nic_Bps.

@@ -118,6 +118,7 @@ class Machine:
         checks.one_of("precision", self.precision, PRECISIONS)
 
     @classmethod
+    @checked
     def of_values(cls, values: Mapping[str, Any]) -> "Machine":
         """A machine of the fields of its parts, all by their names. Raises UnknownName for another name."""
         names = {item.name for item in fields(cls)} - set(PARTS)
@@ -135,6 +136,7 @@ class Machine:
         of_machine = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in PARTS}
         return of_machine | {name: getattr(getattr(self, part), name) for name, part in PART_OF.items()}
 
+    @checked
     def changed(self, **changes: Any) -> "Machine":
         """The same with other values of its fields, or of its parts' by their names, such as nic_Bps."""
         return Machine.of_values(self.values | changes)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from railcore.catalog.arguments import Count, NonNegativeArray, NonNegativeInt, check_gpus, checked
 from railcore.catalog.checks import one_of, whole
@@ -214,8 +214,9 @@ class Strategy:
         counts |= {name: int(row[name]) for name in RECOMPUTE_COUNTS if name in row}
         return cls(**counts, **names, order=list(ORDERS.values())[level_places("placement", row.get("placement", 0))])
 
+    @checked
     def check(
-        self, model: Transformer, global_batch: int, gpus: int | None = None, layers_listed: bool = False
+        self, model: Transformer, global_batch: Count, gpus: Count | None = None, layers_listed: bool = False
     ) -> tuple[str, ...]:
         """What is odd but allowed, as texts. Raises ValueError for what `indivisible` finds, naming it.
 
@@ -295,8 +296,13 @@ class Strategy:
             replica, size = replica + places[name] * size, size * getattr(self, name)
         return {name: np.asarray(places[name]) for name in DIMENSIONS} | {"expert": replica % self.expert}
 
+    @checked
     def rank_of(
-        self, tensor: ArrayLike = 0, context: ArrayLike = 0, data: ArrayLike = 0, pipeline: ArrayLike = 0
+        self,
+        tensor: NonNegativeArray = 0,
+        context: NonNegativeArray = 0,
+        data: NonNegativeArray = 0,
+        pipeline: NonNegativeArray = 0,
     ) -> NDArray[np.int64]:
         """Ranks at coordinates.
 
@@ -325,6 +331,7 @@ class Strategy:
         spread = self._expert_dimensions if kind.startswith("expert") else ("context", "data")
         return [name for name in self.order if name in spread]
 
+    @checked
     def groups(self, kind: str) -> NDArray[np.int64]:
         """Ranks of every group of a kind [groups, members], members in their order within the group.
 
@@ -348,7 +355,8 @@ class Strategy:
         """How many GPUs the ranks of each kind of group are apart, in closed form; see `rank_order.group_levels`."""
         return group_levels(self.columns(0))
 
-    def group_places(self, kind: str, hb_domain_size: int, rails: int = 0) -> pd.DataFrame:
+    @checked
+    def group_places(self, kind: str, hb_domain_size: Count, rails: NonNegativeInt = 0) -> pd.DataFrame:
         """Where each group of a kind lies. Ranks fill HB domains (scale-up or NVLink domains) in their order.
 
         GPU j of a domain is on rail j mod rails. Columns group, members, domains (that it touches), largest_share (its
@@ -377,7 +385,8 @@ class Strategy:
         }
         return pd.DataFrame(columns)
 
-    def placement(self, hb_domain_size: int, rails: int = 0) -> pd.DataFrame:
+    @checked
+    def placement(self, hb_domain_size: Count, rails: NonNegativeInt = 0) -> pd.DataFrame:
         """Which groups stay within an HB domain and which leave it, and on which rail; a row for each kind.
 
         Columns kind, groups, members, within (groups that stay in one domain), leaving, largest_share (members of a

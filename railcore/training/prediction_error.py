@@ -25,6 +25,7 @@ from railcore.training.transformer import Transformer, as_model
 
 ANSWERS = {"strategy": "modelled_s", "best": "best_s"}  # what an answer is of, and its column of modelled times
 SOLVED_FROM = "looked at"  # runs from which spreads are solved
+_OWN_COLUMNS = "mixture model gpu precision runtime gpus place measured_iteration_s modelled_s".split()
 _KINDS = {"dense": "dense models", "experts": "mixtures of experts", "adapters": "models with adapters"}
 # What makes runs of one place a job, whose best time is the one that an answer of the best strategy is held against.
 _JOB = ["place", "mixture", "model", "layers", "hidden", "seq_len", "experts", "precision", "gpus", "global_batch"]
@@ -244,6 +245,8 @@ def expected_error(
     """
     model, machine, runs = as_model(model), as_machine(machine), own is not None and not own.empty
     answer = answer or ("strategy" if runs else "best")
+    if own is not None and runs and (missing := [column for column in _OWN_COLUMNS if column not in own]):
+        raise ValueError(f"own has no column {missing[0]!r}: give own_errors(own_runs(...)), or leave it out")
     if runs and answer == "best":
         raise ValueError("answer is 'best' beside own runs, which tell of given strategies: leave it out")
     job = {

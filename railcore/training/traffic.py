@@ -111,7 +111,8 @@ class Traffic:
             np.add.at(size, (np.arange(self.gpus)[:, None], part.targets), part.bytes)
         return size
 
-    def entries(self, first: int = 0, last: int | None = None) -> pd.DataFrame:
+    @checked
+    def entries(self, first: NonNegativeInt = 0, last: NonNegativeInt | None = None) -> pd.DataFrame:
         """Entries between GPUs first to last (not included): columns kind, source, target, bytes."""
         last = self.gpus if last is None else last
         if not 0 <= first < last <= self.gpus:
@@ -125,7 +126,8 @@ class Traffic:
         table = pd.concat(tables, ignore_index=True)[["kind", "source", "target", "bytes"]]
         return table.sort_values(["kind", "source", "target"], kind="stable", ignore_index=True)
 
-    def summary(self, hb_domain_size: int, rails: int = 0) -> pd.DataFrame:
+    @checked
+    def summary(self, hb_domain_size: Count, rails: NonNegativeInt = 0) -> pd.DataFrame:
         """A row for each kind, and one for "all" of them together.
 
         GPUs fill HB domains (scale-up or NVLink domains) in their order; GPU j of a domain is on rail j mod rails.
@@ -281,9 +283,9 @@ def from_transfers(
     -------
     A sparse matrix for each kind.
     """
-    by_kind = dict(algorithms or {})
+    by_kind = dict({} if algorithms is None else algorithms)
     for kind, algorithm in by_kind.items():
-        one_of("kind of traffic", kind, TRAFFIC_KINDS)
+        one_of("a kind of traffic in algorithms", kind, TRAFFIC_KINDS)
         one_of(f"algorithm of {kind}", algorithm, ALGORITHMS)
     stage = np.empty(strategy.gpus, np.int64)
     stage[strategy.groups("pipeline")] = np.arange(strategy.pipeline)
