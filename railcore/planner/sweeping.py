@@ -96,7 +96,7 @@ def sweep(
     values.insert(0, "point", range(len(values)))
     rows, failed = dict[int, pd.DataFrame](), dict[int, str]()
     folder = nullcontext() if out is None else opened(Path(out), points, chunks, draws)
-    say: Progress = progress or partial(warnings.warn, stacklevel=2)
+    say: Progress = progress or partial(warnings.warn, stacklevel=3)  # past `checked`
     with _planner(workers, scheduler, say) as planner, folder as kept:
         left = [chunk for chunk in chunks if not kept or chunk.number not in kept.done]
         failed |= kept.failed if kept else {}
