@@ -130,7 +130,8 @@ def _drawn_call(chance: random.Random, quick: bool) -> Case:
     def run() -> str:
         answer = call.answer(**changed)
         if isinstance(answer, pd.DataFrame):
-            answer = answer[[name for name in answer if "sav" not in str(name)]]  # may be a loss
+            # A saving may be a loss, and a share is blank where no GPU has another to send to.
+            answer = answer[[name for name in answer if not re.search("saved|share_", str(name))]]
         if isinstance(answer, pd.DataFrame) and "note" in answer:
             answer = answer[answer["note"] == ""]  # the note of a row says why it has no numbers
         return nonsense(answer, [_good(call), math.inf])
