@@ -300,6 +300,7 @@ OTHER_LINKS = changed_by_hand(BOX, "links", changed_by_hand(BOX.links, "nic_Bps"
     [
         (lambda: railcore.readable(None), "table is None: give a table, a DataFrame of pandas"),
         (lambda: railcore.readable([1]), "table is .1.: give a table"),
+        (lambda: railcore.readable(type("DataFrame", (), {"keys": list})()), "give a table, a DataFrame of pandas"),
         (lambda: railcore.show(None), "value is None: give a number"),
         (lambda: railcore.show([1, 2]), "value is an array: give one number"),
         (lambda: railcore.show(1, 3), "symbol is 3: give a unit"),

@@ -36,6 +36,25 @@ def test_a_new_file_has_the_users_permissions_and_an_old_one_keeps_its_own(tmp_p
     assert modes == [0o666 & ~mask, 0o600, 0o664] and private.read_text() == "prices"
 
 
+def test_a_group_that_cannot_be_kept_may_not_see_the_file(tmp_path, monkeypatch):
+    path = tmp_path / "page.html"
+    path.touch()
+    path.chmod(0o664)
+    monkeypatch.setattr(files.os, "chown", lambda *_: None)
+    real = Path.stat
+    monkeypatch.setattr(Path, "stat", lambda p, **how: Other(real(p, **how)) if p == path else real(p, **how))
+    files.write_whole(path, "prices")
+    monkeypatch.undo()
+    assert path.stat().st_mode & 0o777 == 0o604
+
+
+class Other:
+    """A file's status, with another group."""
+
+    def __init__(self, status):
+        self.st_mode, self.st_uid, self.st_gid = status.st_mode, status.st_uid, status.st_gid + 1
+
+
 def test_what_is_private_is_never_open_while_it_is_written(tmp_path, monkeypatch):
     path, seen = tmp_path / "page.html", []
     path.touch(0o600)

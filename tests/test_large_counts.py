@@ -28,7 +28,7 @@ SMALL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512, ffn_matrices=2)
 )
 def test_a_cluster_larger_than_a_plan_looks_at_is_refused_by_key(key, value):
     spec = {"cluster": {"platform": "DGX H100", key: value}, "job": {"model": "GPT-3", "tokens": 1e12, "batch": 512}}
-    with pytest.raises(ValueError, match=rf"cluster\.{key} is .*give at most .*16,777,216"):
+    with pytest.raises(ValueError, match=rf"cluster\.{key} is .*give (at most .*16,777,216|1e\+60 at most)"):
         plan(spec)
 
 
@@ -89,4 +89,4 @@ def test_a_long_plan_says_what_it_does_where_errors_go_to_a_file_too(capsys, mon
     with progress.ProgressLine() as tell:
         tell("Clos")
         time.sleep(0.05)
-    assert capsys.readouterr().err == "railcore: Clos ... 0 s\n"
+    assert capsys.readouterr().err == "railcore: Clos (0 s so far)\n"

@@ -264,12 +264,13 @@ def test_files_that_no_result_is_in_are_named(monkeypatch):
     assert not publish.find_strays(before)
     monkeypatch.setattr(publish, "owners", lambda: {path: owned[path] for path in list(owned)[1:]})
     before |= {"data/claims.csv": (0, 0), "notebooks/01_network_cost.ipynb": (0, 0)}  # this is a run's to write
-    del before["data/extras.csv"]
+    before["data/gone.csv"] = before.pop("data/extras.csv")
     said = [line.partition(":")[0] for line in publish.find_strays(before)]
     assert said == [
         f"figures/{next(iter(owned))} belongs to no notebook",
-        "data/claims.csv was changed while notebooks ran",
-        "data/extras.csv appeared while notebooks ran",
+        "data/claims.csv was changed since notebooks began to run",
+        "data/extras.csv appeared since notebooks began to run",
+        "data/gone.csv was removed since notebooks began to run",
     ]
 
 

@@ -52,7 +52,7 @@ Listed = Annotated[int, Range(1, MOST_LISTED)]  # a count of what is made one by
 MOST_GPUS = 2**24  # of a job, and of a cluster that is looked at switch by switch: none has nearly as many
 Gpus = Annotated[int, Range(1, MOST_GPUS)]
 Few = Annotated[int, Range(1, 2**10)]  # planes, and ports of a NIC
-FewOrNone = Annotated[int, Range(0, 2**22)]  # as `Listed`, or 0
+ListedOrNone = Annotated[int, Range(0, MOST_LISTED)]  # as `Listed`, or 0
 Bandwidth = Annotated[Quantity, Range(0, example="400 Gbps")]
 Bytes = Annotated[Quantity, Range(0, example="141 GB")]
 BytesArray = Annotated[Quantities, Range(0, example="141 GB")]
@@ -337,8 +337,9 @@ def _is_a(value: Any, kind: Any) -> bool:
         return kind is type
     if kind is Mapping:
         return hasattr(value, "keys")  # tables too
-    if isinstance(kind, str):  # of a package that is not loaded for an annotation
-        return kind.rpartition(".")[2] in [each.__name__ for each in type(value).__mro__]
+    if kind == "pd.DataFrame":  # pandas is not loaded for an annotation
+        names = [(each.__module__.partition(".")[0], each.__name__) for each in type(value).__mro__]
+        return ("pandas", "DataFrame") in names
     if kind is Sequence:  # arrays and ranges too
         listed = isinstance(value, Iterable) and not isinstance(value, str) and not hasattr(value, "keys")
         return listed and getattr(value, "ndim", 1) == 1

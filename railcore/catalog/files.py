@@ -158,14 +158,12 @@ def _beside(path: Path, content: str | bytes) -> Path:
     """A hidden temporary file (`TEMPORARY`) that holds the content, on the disk, in the folder of `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     before = path.stat() if path.exists() else None
-    mode = stat.S_IMODE(before.st_mode) if before else 0o666  # the umask takes its part of a new file's
+    mode = 0o600 if before else 0o666  # of which the umask takes its part
     temporary = path.parent / TEMPORARY.replace("*", secrets.token_hex(8))
     try:
         with open(temporary, "xb", opener=partial(os.open, mode=mode)) as stream:
             if before:
-                with suppress(OSError, AttributeError):  # root alone gives files away, and Windows has no owners
-                    os.chown(temporary, before.st_uid, before.st_gid)
-                os.chmod(temporary, mode)
+                _permit(temporary, before)
             stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
@@ -173,6 +171,15 @@ def _beside(path: Path, content: str | bytes) -> Path:
         temporary.unlink(missing_ok=True)
         raise
     return temporary
+
+
+def _permit(path: Path, before: os.stat_result) -> None:
+    """Give a file the owner, group and permissions of another, as far as the user may."""
+    for owner, group in ((-1, before.st_gid), (before.st_uid, -1)):
+        with suppress(OSError, AttributeError):  # root alone gives files away, and Windows has no owners
+            os.chown(path, owner, group)
+    of_group = 0 if path.stat().st_gid == before.st_gid else stat.S_IRWXG  # another group may not see it
+    os.chmod(path, stat.S_IMODE(before.st_mode) & ~of_group)
 
 
 def _sync(folders: Iterable[Path]) -> None:

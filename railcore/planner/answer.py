@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import MOST_GPUS
 from railcore.catalog.units import day, hour, number, show, year
 from railcore.datacenter.operation import run_of_time, training_time
 from railcore.datacenter.ownership import cost_rates
@@ -269,10 +268,8 @@ def check_cluster_size(case: Case) -> None:
         key, unit = next(iter(given)), {"budget": "USD", "power": "W"}
         numbers = given[key], case.most_racks * of_rack[key]
         asked_for, most = (show(n, unit[key], 4) if key in unit else number(n, 9) for n in numbers)
-        looked_at = f"of {case.rack_gpus:,} GPUs each, of which a plan looks at {MOST_GPUS:,}"
-        raise ValueError(
-            f"cluster.{key} is {asked_for}: give at most {most}, for {case.most_racks:,} racks {looked_at}"
-        )
+        gpus = "" if key == "gpus" else f", for {case.most_racks * case.rack_gpus:,} GPUs"
+        raise ValueError(f"cluster.{key} is {asked_for}: give at most {most}{gpus}; a plan looks at no more")
 
 
 def racks_of(case: Case, candidate: Candidate) -> int:

@@ -74,7 +74,7 @@ def _short_s(case: Case, best: Answer) -> float:
 
 
 def _row(what: str, case: Case, candidate: Candidate, best: Answer, racks: int) -> dict[str, Any] | None:
-    """A row of `neighbours` by a whole search; None where there is no such network, or no such job goes on.
+    """A row of `neighbours` by a whole search; None where there is no such network, or its goodput is 0.
 
     Its days and cost are the plan's in proportion to the time of a token, and the cost also to the purchase.
 
@@ -92,7 +92,7 @@ def _row(what: str, case: Case, candidate: Candidate, best: Answer, racks: int) 
     The row.
     """
     other = answer_of(case, candidate, Designs(case), racks).numbers if racks else {}
-    if not (other.get("goodput") and best.numbers["goodput"]):  # 0: it never goes on
+    if not (other.get("goodput") and best.numbers["goodput"]):
         return None
     token_s, plan_token_s = (each["iteration_s"] / each["batch"] / each["goodput"] for each in (other, best.numbers))
     slower = token_s / plan_token_s

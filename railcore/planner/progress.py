@@ -48,7 +48,7 @@ class ProgressLine:
     def _show(self) -> None:
         began, on_terminal, wait_s = time.monotonic(), sys.stderr.isatty(), _FIRST_S
         while not self._done.wait(wait_s):
-            line = f"railcore: {self._text} ... {time.monotonic() - began:.0f} s"
+            line = f"railcore: {self._text} ({time.monotonic() - began:.0f} s so far)"
             with self._writing:
                 if on_terminal:
                     line = line[: shutil.get_terminal_size().columns - 1]  # a longer one would fill the screen

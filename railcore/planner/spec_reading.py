@@ -55,7 +55,7 @@ def _too_large(spec: Spec) -> Iterator[str]:
     for key, value, _ in spec.entries():
         for number in value if isinstance(value, list | tuple) else [value]:
             if isinstance(number, int | float) and abs(number) > LARGEST:
-                yield f"{key} is {number}: give {LARGEST:g} at most"
+                yield f"{key} is {number:g}: give {LARGEST:g} at most"
 
 
 def _named_values(spec: Mapping[str, Any] | str | Path) -> tuple[str, dict[str, Any]]:

@@ -154,9 +154,9 @@ def _data_and_batches(most: int, micro_batch: int, batches: Batches) -> tuple[np
     largest = batches.high // steps * steps
     data = data[largest >= batches.low]
     below = data[data < SIZES_FROM * most][-1:]  # for clusters that are smaller than the range by a little
-    data = np.concatenate([below, data[data >= SIZES_FROM * most]])
+    data = data[data >= SIZES_FROM * most]
     step = 1 << (data.size // _MOST_DATA).bit_length()  # 1 for all but batches of very many sequences
-    data = np.concatenate([data[:-1][data[:-1] % step == 0], data[-1:]])
+    data = np.concatenate([below, data[:-1][data[:-1] % step == 0], data[-1:]])
     steps = data * micro_batch
     nearest, largest = np.rint(batches.asked / steps).astype(int) * steps, batches.high // steps * steps
     allowed = (nearest >= batches.low) & (nearest <= batches.high) & (nearest != largest)

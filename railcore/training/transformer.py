@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 from railcore import catalog
 from railcore.catalog.arguments import (
     Count,
-    FewOrNone,
     Listed,
+    ListedOrNone,
     NonNegative,
     NonNegativeArray,
     NonNegativeInt,
@@ -112,7 +112,7 @@ class Transformer:
     tied_embeddings: bool = True
     biases: bool = True
     parallel_block: bool = False
-    experts: FewOrNone = 0
+    experts: ListedOrNone = 0
     top_k: Count = 1
     expert_layer_interval: Count = 1
     imbalance: NonNegative = 1.0

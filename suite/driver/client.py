@@ -6,7 +6,7 @@ from nbclient.exceptions import CellExecutionComplete
 from papermill import engines
 from papermill.clientwrap import PapermillNotebookClient
 
-MOST_SHOWN = 10_000_000  # characters of all outputs of a notebook; the largest of the suite has 2 million
+MOST_SHOWN = 10_000_000  # characters that a notebook sends; the largest of the suite has 2 million
 _START_S, _CELL_S = 120, 900
 
 

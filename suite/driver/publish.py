@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -176,8 +177,12 @@ def find_damage() -> list[str]:
 
 def files_of_people() -> dict[str, tuple[int, int]]:
     """Time and size of every file in notebooks/ and data/, where runs write the suite's notebooks alone."""
-    known = {path: os.stat(files.ROOT / path) for folder in (workspace.NOTEBOOKS, files.DATA) for path in _seen(folder)}
-    return {path: (stat.st_mtime_ns, stat.st_size) for path, stat in known.items()}
+    known = {}
+    for path in (*_seen(workspace.NOTEBOOKS), *_seen(files.DATA)):
+        with suppress(FileNotFoundError):  # an editor's, gone again
+            stat = os.stat(files.ROOT / path)
+            known[path] = stat.st_mtime_ns, stat.st_size
+    return known
 
 
 def find_strays(before: Mapping[str, tuple[int, int]]) -> list[str]:
@@ -191,10 +196,13 @@ def find_strays(before: Mapping[str, tuple[int, int]]) -> list[str]:
         for path in _figures_files()
         if path not in owned
     ]
-    for path, now in files_of_people().items():
-        if path not in before or (before[path] != now and not path.endswith(".ipynb")):
-            what = "was changed" if path in before else "appeared"
-            lines.append(f"{path} {what} while notebooks ran: if you did not do that, one of them did; put it right")
+    now = files_of_people()
+    for path in sorted(before.keys() | now.keys()):
+        what = "was removed" if path not in now else "appeared" if path not in before else "was changed"
+        published = path.endswith(".ipynb") and path in before and path in now
+        if before.get(path) != now.get(path) and not published:
+            text = f"{path} {what} since notebooks began to run: if you did not do that, one of them did; put it right"
+            lines.append(text)
     return lines
 
 

@@ -47,7 +47,7 @@ def obeyed() -> Iterator[None]:
 
 @contextmanager
 def put_off() -> Iterator[None]:
-    """A signal waits until this is done, so that figures/ is of one run."""
+    """A signal waits until this is done, but not beyond the watcher's patience, so that figures/ is of one run."""
     global _busy
     _busy = True
     try:
