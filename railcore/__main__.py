@@ -118,6 +118,9 @@ def run_command(
     The command's status; 2 for bad input, 1 for what the system refuses and 130 for Ctrl-C, said in one line.
     """
     options = parser.parse_args(arguments)
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by who started us
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal without UTF-8 shows ? for ≤
         sys.stdout.reconfigure(errors="replace")
     try:
@@ -157,7 +160,7 @@ def _list(options) -> int:
         rows = [{"family": family, "rows": str(count)} for family, count in counts.items()]
     print(tables.aligned_table(rows), end="")
     if any("*" in row.get("name", row.get("book", "")) for row in rows):
-        print(f"* with rows of {os.environ['RAILCORE_CATALOG']}")
+        print(f"* with rows of {letters.escaped(os.environ['RAILCORE_CATALOG'])}")
     return 0
 
 

@@ -292,6 +292,7 @@ def changed_by_hand(target, field, value):
 
 
 PARTS = pd.DataFrame({"part": ["GPU"], "kind": ["GPU"], "count": [1]})
+TYPED = changed_by_hand(MODEL, "lora_rank", "1,000")
 OTHER_LINKS = changed_by_hand(BOX, "links", changed_by_hand(BOX.links, "nic_Bps", math.nan))
 
 
@@ -312,6 +313,7 @@ OTHER_LINKS = changed_by_hand(BOX, "links", changed_by_hand(BOX.links, "nic_Bps"
         (lambda: railcore.iteration_time(type(MODEL), BOX, STRATEGY, 8), "model is <class .*give Transformer"),
         (lambda: railcore.iteration_time(MODEL, MODEL, STRATEGY, 8), "machine is Transformer.*give catalog_machine"),
         (lambda: railcore.iteration_time(MODEL, BOX, dict, 8), "strategy is <class 'dict'>: give Strategy"),
+        (lambda: railcore.iteration_time(TYPED, BOX, STRATEGY, 8), "model.lora_rank is '1,000', changed by hand: give"),
         (lambda: railcore.iteration_time(MODEL, OTHER_LINKS, STRATEGY, 8), "machine.links.nic_Bps is nan: give"),
         (lambda: railcore.photonic_overhead(MODEL, BOX, STRATEGY, PARTS, 4), "reconfiguration_s is a table: give"),
         (lambda: rail_only(10**400, 8, 64), "gpus is 1000.*more than a float holds: give a whole number"),

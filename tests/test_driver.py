@@ -107,8 +107,8 @@ def test_a_failed_notebook_publishes_nothing_and_stops_no_other(suite):
     assert f"{project.SECOND}: warning: the speed is a crawl" in printed
     assert f"{project.FIRST}: done" in printed
     for name in ("notebooks/stray", "data/stray"):
-        assert f"warning: {name} appeared while notebooks ran" in printed
-    assert "warning: data/claims.csv was changed while notebooks ran" in printed
+        assert f"warning: {name} appeared since notebooks began to run" in printed
+    assert "warning: data/claims.csv was changed since notebooks began to run" in printed
     for folder in ("notebooks", "data"):
         (suite / folder / "stray").unlink()
     (suite / "notebooks" / f"{project.SECOND}.ipynb").write_bytes(good)

@@ -243,6 +243,24 @@ def test_parameters_of_a_kernel_are_compared_as_values(monkeypatch, edited, own)
     assert workspace.parameterized() == own
 
 
+def test_a_lock_empties_nothing_and_follows_no_link(tmp_path):
+    mine, lock = tmp_path / "mine.txt", tmp_path / ".lock"
+    mine.write_text("mine")
+    with files.locked(mine, "held"):
+        assert mine.read_text() == "mine"
+        with pytest.raises(ValueError, match="held: wait for it or stop it"), files.locked(mine, "held"):
+            pass
+    for target in ("mine.txt", "gone"):
+        lock.symlink_to(target)
+        with pytest.raises(ValueError, match=r"\.lock is a link, .*: remove it"), files.locked(lock, "held"):
+            pass
+        lock.unlink()
+    os.mkfifo(lock)
+    with pytest.raises(ValueError, match=r"\.lock is no regular file"), files.locked(lock, "held"):
+        pass
+    assert mine.read_text() == "mine" and not (tmp_path / "gone").exists()
+
+
 def not_a_file(path, kind):
     """Something in a file's place."""
     match kind:

@@ -3,14 +3,16 @@
 import csv
 import json
 import math
+import os
 import re
 from datetime import date
+from pathlib import Path
 
 import pytest
 from test_plan import numbers, spec
 
 from railcore.__main__ import main
-from railcore.planner import progress
+from railcore.planner import command, progress
 from railcore.planner.planning import plan
 from railcore.planner.spec import Spec
 from railcore.planner.spec_template import spec_template
@@ -92,6 +94,31 @@ def test_refusals(words, complaint, write, capsys):
     assert main(["plan", *(write() if word == "SPEC" else word for word in words)]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith(f"railcore: {complaint}")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--html", "x", "--json", "sub/../x"], "x is given twice: give each form a file of its own"),
+        (["--html", "x", "--json", "link"], "x is given twice"),
+        (["--html", "t/bill.csv", "--csv", "t"], "t/bill.csv is in the folder of --csv: give --html another place"),
+        (["--json", "/dev/stdout"], "--json is '/dev/stdout': give a file, or - for the terminal"),
+        (["--json", "sub"], "sub is a folder"),
+        (["--json", "pipe"], "pipe is "),
+    ],
+)
+def test_files_that_cannot_be_written_or_would_be_lost_are_refused_first(
+    words, complaint, write, tmp_path, monkeypatch, capsys
+):
+    spec = write()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "plan", pytest.fail)
+    Path("sub").mkdir()
+    Path("link").symlink_to("x")
+    os.mkfifo("pipe")
+    before = sorted(os.listdir())
+    assert main(["plan", spec, *words]) == 2
+    assert complaint in capsys.readouterr().err and sorted(os.listdir()) == before
 
 
 def test_json_has_the_page_and_every_table(write, tmp_path, capsys):

@@ -336,7 +336,7 @@ def test_a_stamp_of_another_shape_is_as_none(monkeypatch, tmp_path, stamp):
     assert publish.read_stamp("01_a") == {} and not publish.up_to_date("01_a", {"cells": []}, {})
 
 
-ENDLESS = 'while True: print("x" * 999_999)): with it the notebook shows more than 10 MB: print less'
+ENDLESS = 'while True: print("x" * 999_999)): with it the notebook prints more than 10 MB, or more than 20,000 times'
 
 
 @pytest.mark.parametrize(
@@ -344,6 +344,7 @@ ENDLESS = 'while True: print("x" * 999_999)): with it the notebook shows more th
     [
         ("import os\nos._exit(0)", "its kernel ended before the notebook did"),
         pytest.param('while True: print("x" * 999_999)', f"cell 1 ({ENDLESS}", marks=pytest.mark.slow),
+        pytest.param('while True: print("y", flush=True)', "cell 1 (while True: print(", marks=pytest.mark.slow),
         pytest.param("raise SystemExit(3)", "cell 1 (raise SystemExit(3)): SystemExit: 3", marks=pytest.mark.slow),
         pytest.param("raise SystemExit(0)", "cell 1: SystemExit: it left the notebook", marks=pytest.mark.slow),
     ],

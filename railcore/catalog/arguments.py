@@ -49,7 +49,8 @@ Count = Annotated[int, Range(1, 2**36)]
 CountArray = Annotated[ArrayLike, Range(0, 2**36)]  # shares of one, too
 MOST_LISTED = 2**22
 Listed = Annotated[int, Range(1, MOST_LISTED)]  # a count of what is made one by one, in memory
-MOST_GPUS = 2**24  # of a job, and of a cluster that is looked at switch by switch: none has nearly as many
+MOST_GPUS = 2**22  # of a job and a plan: no cluster has nearly as many
+MOST_ENDS = 2**24  # of a fabric that is looked at switch by switch
 Gpus = Annotated[int, Range(1, MOST_GPUS)]
 Few = Annotated[int, Range(1, 2**10)]  # planes, and ports of a NIC
 ListedOrNone = Annotated[int, Range(0, MOST_LISTED)]  # as `Listed`, or 0
@@ -156,7 +157,7 @@ def si(name: str, value: Any, example: str) -> Any:
     return float(values[0]) if isinstance(value, str) else values
 
 
-def check_gpus(what: str, gpus: int, most: int = MOST_GPUS) -> None:
+def check_gpus(what: str, gpus: int, most: int = MOST_ENDS) -> None:
     """Raises ValueError for something of more GPUs than are looked at one by one."""
     if gpus > most:
         raise ValueError(f"{what} has {gpus:,} GPUs, which are looked at one by one: give one of at most {most:,}")
@@ -270,10 +271,15 @@ class _Reader:
         if missing := [column for column in self._columns if column not in value]:
             raise ValueError(f"{self.name} has no column {missing[0]!r}: give a table with {', '.join(self._columns)}")
         for reader in getattr(type(value), "_read_again", ()):
+            held = vars(value).get(reader.name, _EMPTY)
             try:
-                reader.read(vars(value).get(reader.name, _EMPTY))
+                meant = reader.read(held)
             except ValueError as error:
                 raise ValueError(f"{self.name}.{error}") from None
+            if isinstance(held, str) and not isinstance(meant, str):  # no text stays one in an object as it was made
+                raise ValueError(
+                    f"{self.name}.{reader.name} is {held!r}, changed by hand: give an object that was made with it"
+                )
         return value
 
     def _number(self, value: Any) -> Any:

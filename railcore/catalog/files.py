@@ -87,11 +87,14 @@ def regular_file(path: Path) -> bool:
 def locked(path: Path, held: str) -> Iterator[None]:
     """Hold the lock of a file, which the system frees when the process ends, however it ends.
 
-    Raises ValueError, which begins with `held`, where another process holds it.
+    Raises ValueError, which begins with `held`, where another process holds it, and for what is no file.
     """
     import fcntl  # not on Windows
 
-    with path.open("w") as lock:
+    if path.is_symlink():
+        raise ValueError(f"{path} is a link, and a lock is none: remove it")
+    regular_file(path)
+    with path.open("a") as lock:  # whatever is in it stays
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -167,7 +170,9 @@ def _beside(path: Path, content: str | bytes) -> Path:
             stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and not error.filename:
+            error.filename = str(path)  # a full disk names none
         temporary.unlink(missing_ok=True)
         raise
     return temporary

@@ -131,10 +131,17 @@ def _check_targets(written: Mapping[str, str | None]) -> None:
         check_workbooks("--xlsx")
     if empty := [name for name, path in written.items() if path == ""]:
         raise ValueError(f"--{empty[0]} is '': give the name of a file, or of a folder for --csv")
-    paths = [Path(path) for path in written.values() if path and path != "-"]
-    for path in paths:
-        if paths.count(path) > 1:
+    paths = {name: Path(path) for name, path in written.items() if path and path != "-"}
+    places = [path.resolve() for path in paths.values()]
+    for name, path in paths.items():
+        if places.count(path.resolve()) > 1:
             raise ValueError(f"{path} is given twice: give each form a file of its own")
+        if path.suffix == ".csv" and "csv" in paths and paths["csv"].resolve() in path.resolve().parents:
+            raise ValueError(f"{path} is in the folder of --csv: give --{name} another place")
+        if path.absolute().parts[1:2] in (("dev",), ("proc",)):
+            raise ValueError(f"--{name} is {str(path)!r}: give a file, or - for the terminal")
+        if name != "csv":
+            files.regular_file(path)
         place = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
         if not os.access(place, os.W_OK) or (place != path.absolute() and not place.is_dir()):
             raise ValueError(f"{path} cannot be written: give a place where you may write")

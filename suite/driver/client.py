@@ -7,11 +7,12 @@ from papermill import engines
 from papermill.clientwrap import PapermillNotebookClient
 
 MOST_SHOWN = 10_000_000  # characters that a notebook sends; the largest of the suite has 2 million
+_OF_MESSAGE = 500  # characters that a message counts for beside its own: each takes time
 _START_S, _CELL_S = 120, 900
 
 
 class TooMuchShown(Exception):
-    """A cell with which a notebook shows more than `MOST_SHOWN`; the message names it."""
+    """A cell with which a notebook sends more than `MOST_SHOWN`; the message names it."""
 
 
 def joined(shown: list) -> list:
@@ -48,7 +49,7 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
     shown = 0
 
     def process_message(self, message, cell, cell_index):
-        self.shown += _length(message["content"])
+        self.shown += _OF_MESSAGE + _length(message["content"])
         if self.shown > MOST_SHOWN:  # an error here would wait until the cell ends, which it may never do
             self.task_poll_for_reply.cancel()
             raise CellExecutionComplete
@@ -61,8 +62,8 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
             if self.shown > MOST_SHOWN:
                 first = cell.source.strip().partition("\n")[0]
                 raise TooMuchShown(
-                    f"cell {cell_index} ({first}): with it the notebook shows more than {MOST_SHOWN // 1_000_000} MB: "
-                    "print less, or save the numbers with outputs.save"
+                    f"cell {cell_index} ({first}): with it the notebook prints more than {MOST_SHOWN // 1_000_000} MB, "
+                    f"or more than {MOST_SHOWN // _OF_MESSAGE:,} times: print less, or save numbers with outputs.save"
                 )
             if "outputs" in cell:
                 cell.outputs = joined(cell.outputs)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -120,6 +121,7 @@ def _manager(name: str, extra: Mapping[str, str]):
     from jupyter_client.manager import AsyncKernelManager
 
     environment = kernel_environment() | dict(extra)
+    started = {"env": environment, "cwd": str(workspace.NOTEBOOKS), "stdout": subprocess.DEVNULL}
 
     class Manager(AsyncKernelManager):  # type: ignore[misc]
         def format_kernel_cmd(self, extra_arguments=None):
@@ -128,7 +130,7 @@ def _manager(name: str, extra: Mapping[str, str]):
             return [*watched, *options, *(extra_arguments or [])]
 
         async def start_kernel(self, **options):  # type: ignore[override]
-            await super().start_kernel(**options | {"env": environment, "cwd": str(workspace.NOTEBOOKS)})
+            await super().start_kernel(**options | started)
 
     place = _sockets / name[:2]
     return Manager(transport="ipc", ip=str(place), connection_file=f"{place}.json", kernel_name="python3")

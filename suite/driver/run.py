@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railcore import catalog
-from railcore.catalog import files, units
+from railcore.catalog import files, letters, units
 from suite import answers, outputs, workspace
 from suite.driver import kernels, parameters, publish, stops
 from suite.ledger import claims
@@ -24,8 +24,8 @@ _RUN_NAME, _LONG = re.compile(r"[A-Za-z0-9_-]{1,100}"), 60
 
 
 def print_line(text: str) -> None:
-    """Print a line at once, whole even where several threads do."""
-    sys.stdout.write(f"{text}\n")
+    """Print a line at once, whole even where several threads do. Letters that no terminal shows are escaped."""
+    sys.stdout.write(f"{letters.escaped(text)}\n")
     sys.stdout.flush()
 
 
@@ -375,6 +375,6 @@ def _say_failed(name: str, error: Exception, folder: Path) -> None:
     if isinstance(error, OSError):
         text += "; put this right and run `make figures` again"
     seen = f" (see {_relative(where)})" if where.exists() else ""
-    print(f"{name}: FAILED, {text}{seen}", file=sys.stderr, flush=True)
+    print(letters.escaped(f"{name}: FAILED, {text}{seen}"), file=sys.stderr, flush=True)
     for text in outputs.kept_warnings(where.parent):  # which may say why
         print_line(f"{name}: warning: {text}")
