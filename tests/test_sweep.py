@@ -1,7 +1,10 @@
 """Sweeps: each row is a plan's, whoever computes it, in whatever order, however often it was stopped."""
 
+import io
 import json
 import os
+import pickle
+import queue
 import re
 import shutil
 import signal
@@ -24,7 +27,16 @@ from hypothesis import strategies as st
 
 from railcore.__main__ import main
 from railcore.catalog import checks, files
-from railcore.planner import answer, progress, sweep_chunk, sweep_dask, sweep_grid, sweep_processes, sweeping
+from railcore.planner import (
+    answer,
+    progress,
+    sweep_chunk,
+    sweep_dask,
+    sweep_grid,
+    sweep_part,
+    sweep_processes,
+    sweeping,
+)
 from railcore.planner.planning import Shared, plan
 from railcore.planner.spec import Spec
 from railcore.planner.spec_reading import check_key, read_spec
@@ -167,6 +179,53 @@ def test_points_come_in_many_forms(tmp_path):
     assert sweep_points(BASE, {"cluster.gpus": np.array([64, 256]), "books.prices.transceiver": ends}).rows == wanted
 
 
+def test_points_are_of_plain_types_which_other_processes_can_read():
+    class Text(str):
+        """Of this process alone."""
+
+    base = BASE | {"job": {Text("model"): Text("Llama-3 8B"), "tokens": np.float64(1e12)}}
+    for over in ({"cluster.platform": [Text("DGX H100")]}, [{"cluster.platform": Text("DGX H100")}]):
+        found = pickle.loads(pickle.dumps(sweep_points(base, over)))
+        assert found.spec(0) == base | {"cluster": {"platform": "DGX H100"}}
+        assert {type(value) for value in found.base["job"].values()} == {str, float}
+    for over in ({"cluster.gpus": [Text]}, [{"cluster": {"gpus": Text}}]):
+        with pytest.raises(
+            ValueError, match=r"cluster\.gpus is of type type: give a text, a number, a list, a table or"
+        ):
+            sweep_points(BASE, over)
+    with pytest.raises(ValueError, match=r"job\.model is of type object: give a text"):
+        sweep_points({"job": {"model": object()}}, OVER)
+
+
+@pytest.mark.parametrize(
+    ("over", "where"),
+    [
+        ([{"title": "a"}, {"title": "a\x1b"}], "point 1 of over: title has"),
+        (pd.DataFrame({"title": ["a\x1b"]}), "point 0 of over: title has"),
+        ({"title": ["a", "a\x1b"]}, "over: title has"),
+        ({"title\x1b": ["a"]}, "over: key 'title\\x1b' has"),
+        ({"cluster.gpus": [10**400]}, "over: cluster.gpus is a number of more than 300 digits"),
+    ],
+    ids=str,
+)
+def test_letters_that_no_page_shows_are_refused_in_every_form(over, where):
+    with pytest.raises(ValueError, match=re.escape(where)):
+        sweep_points(BASE, over)
+
+
+def test_points_that_hold_themselves_are_refused():
+    endless = {}
+    endless["a"] = endless
+    for over in ({"job": endless}, [{"job": endless}]):
+        with pytest.raises(ValueError, match="over is nested more than 40 deep, or holds itself"):
+            sweep_points(BASE, over)
+
+
+def test_an_index_that_pandas_writes_is_passed_over(tmp_path):
+    pd.DataFrame({"cluster.gpus": [64, 128]}).to_csv(tmp_path / "points.csv")
+    assert sweep_points(BASE, tmp_path / "points.csv").rows == [{"cluster.gpus": 64}, {"cluster.gpus": 128}]
+
+
 def test_a_table_may_leave_cells_blank():
     frame = pd.DataFrame(
         {"cluster.gpus": [64, np.nan], "cluster.racks": [np.nan, 8], "books.prices.transceiver": "1 USD"}
@@ -270,7 +329,7 @@ def test_points_are_counted_before_they_are_expanded(tmp_path, monkeypatch):
     assert sweep_points(BASE, path).rows == sweep_points(BASE, rows[:3]).rows == rows[:3]
     path.write_text("cluster.gpus\n8\n16\n24\n32\n")
     for over in (path, rows, pd.DataFrame(rows), {"cluster.gpus": range(4)}):
-        with pytest.raises(ValueError, match=r"over has (at least )?4 points: give at most 3$"):
+        with pytest.raises(ValueError, match=r"over has 4 points: give at most 3$"):
             sweep_points(BASE, over)
 
 
@@ -359,22 +418,6 @@ def test_a_killed_sweep_goes_on(tmp_path, whole, fine):
     same(pd.read_parquet(tmp_path / "out/plans"), whole)
 
 
-def test_a_chunk_that_no_worker_could_plan_is_tried_again(tmp_path, whole, fine, monkeypatch):
-    real = sweeping._here
-
-    def losing(*terms):
-        for place, (each, planned) in enumerate(real(*terms)):
-            yield each, "no worker could plan it: KilledWorker" if place in (1, 2) else planned
-
-    monkeypatch.setattr(sweeping, "_here", losing)
-    found = sweep(BASE, OVER, tmp_path / "out")
-    assert found.attrs["failed"] == dict.fromkeys((1, 2), "no worker could plan it: KilledWorker")
-    assert stored_sweep(tmp_path / "out").attrs["missing"] == pd.read_csv(tmp_path / "out/failed.csv")["point"].tolist()
-    monkeypatch.setattr(sweeping, "_here", real)
-    same(sweep(BASE, OVER, tmp_path / "out"), whole)
-    assert not (tmp_path / "out/failed.csv").exists()
-
-
 # A part is believed only when it proves itself.
 
 
@@ -394,7 +437,8 @@ def from_memory(patch, planned):
     patch.setattr(sweep_grid, "_CHUNK_S", 0.0)
     patch.setattr(sweep_grid, "_SEARCHES_S", 0.0)
     patch.setattr(sweeping, "planned_chunk", remembered)
-    patch.setattr("railcore.planner.sweep_folder.inputs_hash", lambda: "of this catalog")
+    for module in (sweeping, sweep_chunk):
+        patch.setattr(module, "inputs_hash", lambda: "of this catalog")
 
 
 @pytest.fixture(scope="module")
@@ -410,6 +454,69 @@ def kept(tmp_path, monkeypatch, stored):
     """The folder of a stored sweep of four points, a part each."""
     from_memory(monkeypatch, stored[1])
     return shutil.copytree(stored[0], tmp_path / "out")
+
+
+def test_a_chunk_that_no_worker_could_plan_is_tried_again(kept, stored, monkeypatch):
+    real = sweeping._here
+
+    def losing(*terms):
+        yield from ((each, "no worker could plan it: KilledWorker") for each, _ in real(*terms))
+
+    (kept / PART).unlink()
+    monkeypatch.setattr(sweeping, "_here", losing)
+    assert sweep(BASE, SOME_FAIL, kept).attrs["failed"][0] == "no worker could plan it: KilledWorker"
+    assert stored_sweep(kept).attrs["missing"] == [0]
+    assert pd.read_csv(kept / "failed.csv")["point"].tolist() == [0, 2, 3]
+    monkeypatch.setattr(sweeping, "_here", real)
+    same(sweep(BASE, SOME_FAIL, kept), stored[-1])
+    assert pd.read_csv(kept / "failed.csv")["point"].tolist() == [2, 3]
+
+
+def test_a_catalog_that_changes_while_the_sweep_runs_is_told(kept, monkeypatch):
+    (kept / PART).unlink()
+    real = sweeping.planned_chunk
+    monkeypatch.setattr(sweeping, "planned_chunk", lambda *terms: real(*terms)._replace(inputs="of another catalog"))
+    for out in (kept, None):
+        with pytest.raises(ValueError, match=r"not those that the sweep began with, .* on a worker: put them back, or"):
+            sweep(BASE, SOME_FAIL, out)
+    assert stored_sweep(kept).attrs["missing"] == [0]
+
+
+def test_keys_in_another_order_are_another_sweep(kept):
+    with pytest.raises(ValueError, match="of the same points, with their keys in another order: give a new folder"):
+        sweep(BASE, [dict(reversed(row.items())) for row in sweep_points(BASE, SOME_FAIL).rows], kept)
+    assert len(stored_sweep(kept)) and not (kept / "set_aside").exists()
+
+
+def test_failed_points_are_reported_once_however_the_sweep_ends(kept, monkeypatch):
+    def stop(text):
+        if text.startswith("4 of 4"):
+            raise KeyboardInterrupt
+
+    written, real = [], files.write_all
+    monkeypatch.setattr(files, "write_all", lambda contents: (written.extend(contents), real(contents)))
+    shutil.rmtree(kept / "plans")
+    with pytest.raises(KeyboardInterrupt):
+        sweep(BASE, SOME_FAIL, kept, progress=stop)
+    assert [path.name for path in written].count("failed.csv") == 2  # removed at first
+    assert pd.read_csv(kept / "failed.csv")["point"].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "proof", [None, {}, {"sweep": "x", "chunk": 0, "failed": []}, {"sweep": "x", "chunk": "a", "failed": {}}]
+)
+def test_a_hash_over_junk_proves_nothing(tmp_path, proof):
+    from pyarrow import parquet, table
+
+    path, blank = tmp_path / "part-00000.parquet", {"sha256": "0" * 64}
+    if proof is None:
+        path.write_text(json.dumps(blank))
+    else:
+        parquet.write_table(table({}).replace_schema_metadata({"railcore": json.dumps(proof | blank)}), path)
+    before, after, sha256 = sweep_part._hashed(path.read_bytes())
+    path.write_bytes(before + sha256 + after)
+    with pytest.raises(ValueError, match=r"^part-00000\.parquet is not as railcore wrote it$"):
+        read_part(path, "x")
 
 
 def cut(part):
@@ -572,7 +679,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path, monkeypatch):
         sweep(BASE, OVER, out)
     with pytest.raises(ValueError, match="holds a sweep of 0 draws in place of 20: give a new folder"):
         sweep(BASE, small, out, draws=20)
-    monkeypatch.setattr("railcore.planner.sweep_folder.inputs_hash", lambda: "of another catalog")
+    monkeypatch.setattr(sweeping, "inputs_hash", lambda: "of another catalog")
     with pytest.raises(ValueError, match="another state of railcore's models, data or catalog: give a new folder"):
         sweep(BASE, small, out)
     assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
@@ -715,29 +822,42 @@ def test_what_the_guide_adds_to_its_first_plan_is_read():
 # Several processes.
 
 
-def test_two_workers_give_the_same_rows_though_one_dies(tmp_path, whole, fine):
-    """Worth its 5 s: two processes that import railcore, then one more. No other user of the machine can reach them."""
+def test_another_process_gives_the_same_rows_though_one_dies(tmp_path, whole, monkeypatch):
+    """Worth its seconds: a process that imports railcore. No other user of the machine can reach it."""
+    dies = f"import os, pathlib, sys; here = pathlib.Path({str(tmp_path / 'dead')!r}); "
+    dies += "here.exists() or here.touch() or os.kill(os.getpid(), 9); "
+    monkeypatch.setattr(sweep_processes, "_START", dies + sweep_processes._START)
     seen = []
 
     def look(text):
-        here = psutil.Process()
-        found = here.children()
-        seen.extend(each.status for one in found for each in one.net_connections())
-        if text.startswith("1 of 4"):
-            found[0].kill()
-            seen.append("killed")
+        seen.extend((len(one.net_connections()), one.is_running()) for one in psutil.Process().children())
 
-    same(sweep(BASE, OVER, tmp_path / "two", workers=2, progress=look), whole)
-    assert seen == ["killed"] and not psutil.Process().children()
-    sweep(BASE, OVER, tmp_path / "one")
-    for path in sorted((tmp_path / "one/plans").iterdir()):
-        assert path.read_bytes() == (tmp_path / "two/plans" / path.name).read_bytes()
+    found = sweep(BASE, OVER, tmp_path / "two", workers=2, progress=look)
+    same(found, whole)
+    assert (tmp_path / "dead").exists() and seen == [(0, True)] and not psutil.Process().children()
+    same(stored_sweep(tmp_path / "two"), whole)
 
 
-def test_a_chunk_that_kills_three_processes_is_given_up(monkeypatch):
-    start = "import os, pickle, sys; pickle.load(sys.stdin.buffer); os.kill(os.getpid(), 9)"
-    monkeypatch.setattr(sweep_processes, "_START", start)
-    with pytest.raises(ValueError, match=r"no worker could plan it: 3 processes were killed at it, .* signal 9"):
+def test_a_process_that_worked_may_die_in_any_way(monkeypatch, fine):
+    lines = ["import pickle, sys", "read, write = sys.stdin.buffer, sys.stdout.buffer", "pickle.load(read)"]
+    lines += ["pickle.dump('no worker could plan it: so', write)", "write.flush()", "pickle.load(read)", "sys.exit(1)"]
+    monkeypatch.setattr(sweep_processes, "_START", "; ".join(lines))
+    with pytest.raises(ValueError, match=r"point 0: no worker could plan it: so"):
+        sweep(BASE, OVER, workers=2)
+
+
+def test_a_process_ends_where_its_task_cannot_be_read(monkeypatch):
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    with pytest.raises(AttributeError, match="no_such"):
+        sweep_processes._take(io.BytesIO(b"cos\nno_such\n."), queue.SimpleQueue())
+    assert ended == [0]
+
+
+@pytest.mark.parametrize(("end", "told"), [("os.kill(os.getpid(), 9)", "signal 9"), ("os._exit(0)", "exit status 0")])
+def test_a_chunk_that_three_processes_die_at_is_given_up(monkeypatch, end, told):
+    monkeypatch.setattr(sweep_processes, "_START", f"import os, pickle, sys; pickle.load(sys.stdin.buffer); {end}")
+    with pytest.raises(ValueError, match=rf"no worker could plan it: 3 processes died at it, the last by {told}"):
         sweep(BASE, OVER, workers=2)
 
 
@@ -794,12 +914,6 @@ def cluster(dask):
         yield found
 
 
-def test_a_worker_with_other_data_is_refused(cluster, fine, monkeypatch):
-    monkeypatch.setattr(sweep_dask, "inputs_hash", lambda: "ours")
-    with pytest.raises(ValueError, match="a worker has another state of railcore's models, data or catalog"):
-        sweep(BASE, OVER, scheduler=cluster.scheduler_address)
-
-
 def test_a_cluster_gives_the_same_rows_though_a_worker_dies(cluster, whole, fine, tmp_path):
     killed = []
 
@@ -851,6 +965,7 @@ def test_missing_workers_and_a_lost_scheduler_are_told(dask, monkeypatch, tmp_pa
         with pytest.raises(sweep_dask.SchedulerLost, match=message):
             sweep(BASE, OVER, tmp_path / "out", scheduler=address, progress=lose)
     assert texts[-1] == f"the scheduler '{address}' has no workers: start some with `dask worker {address}`"
+    assert isinstance(texts[-1], progress.Lasting)
 
 
 def test_a_scheduler_that_falls_silent_is_lost(monkeypatch):
@@ -867,6 +982,24 @@ def test_a_scheduler_that_falls_silent_is_lost(monkeypatch):
     monkeypatch.setattr(sweep_dask, "_LOOK_S", 0.0)
     monkeypatch.setattr(sweeping, "scheduler_client", lambda scheduler: nullcontext(Silent()))
     with pytest.raises(sweep_dask.SchedulerLost, match="no longer answers: nothing is kept; give a folder as out"):
+        sweep(BASE, OVER, scheduler="tcp://here:1")
+
+
+def test_a_scheduler_that_ends_while_a_chunk_is_fetched_is_lost(monkeypatch):
+    client = Mock(status="running", scheduler=SimpleNamespace(address="tcp://here:1"))
+
+    def fetch():
+        client.status = "connecting"
+        raise OSError("closed")
+
+    def submit(*_, **__):
+        future = Mock(cancelled=lambda: False, result=fetch)
+        future.add_done_callback = lambda put: put(future)
+        return future
+
+    client.submit = submit
+    monkeypatch.setattr(sweeping, "scheduler_client", lambda scheduler: nullcontext(client))
+    with pytest.raises(sweep_dask.SchedulerLost, match="'tcp://here:1' has ended, or no longer answers: nothing is"):
         sweep(BASE, OVER, scheduler="tcp://here:1")
 
 

@@ -30,7 +30,7 @@ class Planned(NamedTuple):
     inputs: str
 
 
-Planning = Generator[tuple[Chunk, Planned | str], None, None]  # chunks that are done: rows, or why there are none
+ChunkResults = Generator[tuple[Chunk, Planned | str], None, None]  # chunks that are done: rows, or why there are none
 
 
 def chunk_terms(points: Points, chunk: Chunk, draws: int) -> tuple[Any, ...]:

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from railcore.planner.sweep_chunk import UNPLANNED, Planning, chunk_terms, inputs_hash, planned_chunk
+from railcore.planner.progress import Lasting
+from railcore.planner.sweep_chunk import UNPLANNED, ChunkResults, chunk_terms, planned_chunk
 from railcore.planner.sweep_grid import Chunk, Points
 
 _CONNECT_S = 5.0
@@ -70,7 +71,7 @@ def _quiet() -> Iterator[None]:
 
 def planned_on_dask(
     client: Any, say: Callable[[str], object], points: Points, chunks: Sequence[Chunk], draws: int
-) -> Planning:
+) -> ChunkResults:
     """Chunks planned on a Dask cluster, each when it is done.
 
     Dask gives a chunk whose worker has died to another one; after three workers it gives up.
@@ -92,8 +93,6 @@ def planned_on_dask(
     ------
     SchedulerLost
         When the scheduler has ended, or does not answer.
-    ValueError
-        For a worker with other models or data.
     """
     address = client.scheduler.address
     try:
@@ -104,7 +103,9 @@ def planned_on_dask(
         raise SchedulerLost(f"the scheduler {address!r} has ended, or no longer answers") from None
 
 
-def _planned(client: Any, look: Callable[[], object], points: Points, chunks: Sequence[Chunk], draws: int) -> Planning:
+def _planned(
+    client: Any, look: Callable[[], object], points: Points, chunks: Sequence[Chunk], draws: int
+) -> ChunkResults:
     tasks, done = dict[Any, Chunk](), queue.SimpleQueue[Any]()
     for chunk in chunks:  # each carries the spec: what is scattered is lost with the worker that holds it
         future = client.submit(planned_chunk, *chunk_terms(points, chunk, draws), pure=False)
@@ -122,10 +123,10 @@ def _planned(client: Any, look: Callable[[], object], points: Points, chunks: Se
         try:
             planned = future.result()
         except Exception as error:  # a worker that ran out of memory, or lacks railcore: the others go on
+            if client.status != "running":  # it is the scheduler's end
+                raise
             yield chunk, f"{UNPLANNED}{type(error).__name__}: {error}".partition("\n")[0]
             continue
-        if planned.inputs != inputs_hash():
-            raise ValueError("a worker has another state of railcore's models, data or catalog: give it the same")
         yield chunk, planned
         future.release()
 
@@ -145,6 +146,6 @@ def _workers_told(client: Any, address: str, say: Callable[[str], object]) -> Ca
             last = now
         elif now - last >= _WORKERS_S:
             last = now
-            say(f"the scheduler {address!r} has no workers: start some with `dask worker {address}`")
+            say(Lasting(f"the scheduler {address!r} has no workers: start some with `dask worker {address}`"))
 
     return look

@@ -1,7 +1,7 @@
 """A sweep on disk: its parts as Parquet files, what it is of, and the points that failed.
 
 FOLDER/plans/part-00000.parquet   rows of one chunk of points, and why its other points failed
-FOLDER/failed.csv                 points that could not be planned, and why: written from the parts, never read
+FOLDER/failed.csv                 points that could not be planned, and why: written when a sweep ends, never read
 FOLDER/sweep.json                 the spec, the keys, and hashes of points, inputs and itself
 FOLDER/set_aside                  what stood among the parts, and is no whole part of this sweep
 """
@@ -21,7 +21,6 @@ import pandas as pd
 from railcore.catalog import checks, files
 from railcore.catalog.tables import csv_text
 from railcore.catalog.units import counted
-from railcore.planner.sweep_chunk import inputs_hash
 from railcore.planner.sweep_grid import Chunk, Points
 from railcore.planner.sweep_part import StoredPart, part_content, part_name, read_part
 
@@ -32,7 +31,8 @@ _MOST_TOLD = 3
 class SweepFolder:
     """Where parts of a sweep are kept, each written whole.
 
-    done: numbers of the chunks whose parts are there. failed: reasons by point. told: what was set aside, else empty.
+    done: numbers of the chunks whose parts are there. failed: reasons by point, of which those that no part has are
+    reported, and tried again by the next call. told: what was set aside, else empty.
     """
 
     def __init__(self, folder: Path, points: Points, sweep: str) -> None:
@@ -51,29 +51,25 @@ class SweepFolder:
         self.told = _strays_text(folder, strays)
         if strays:
             self.told += f"; moved to {folder / _ASIDE}, and what is missing is planned again"
-        if files.regular_file(folder / _FAILED) or self.failed:
-            files.write_all({folder / _FAILED: self._report() if self.failed else None})
+        self._reported = -1
+        self.report()
 
     def add(self, number: int, rows: pd.DataFrame, failed: dict[int, str]) -> None:
         """Keep the rows of a chunk, and why its other points failed."""
-        contents: dict[Path, str | bytes | None] = {
-            self.folder / _PARTS / part_name(number): part_content(self._sweep, number, rows, failed)
-        }
-        if failed:
-            self.failed |= failed
-            contents[self.folder / _FAILED] = self._report()
-        files.write_all(contents)
+        path = self.folder / _PARTS / part_name(number)
+        files.write_whole(path, part_content(self._sweep, number, rows, failed))
+        self.failed |= failed
         self.done.add(number)
 
-    def lost(self, failed: dict[int, str]) -> None:
-        """Report the points of a chunk that no process could plan. The next call tries them again."""
-        self.failed |= failed
-        files.write_whole(self.folder / _FAILED, self._report())
-
-    def _report(self) -> str:
-        shown = self._points.shown
+    def report(self) -> None:
+        """Write failed.csv, where there is more to report; where no point failed, remove it."""
+        path, shown = self.folder / _FAILED, self._points.shown
+        if len(self.failed) == self._reported or not (files.regular_file(path) or self.failed):
+            return
         rows = ({"point": point, **shown(point), "reason": reason} for point, reason in sorted(self.failed.items()))
-        return csv_text(["point", *self._points.keys, "reason"], rows)
+        text = csv_text(["point", *self._points.keys, "reason"], rows)
+        files.write_all({path: text if self.failed else None})
+        self._reported = len(self.failed)
 
     def rows(self) -> pd.DataFrame:
         """All rows, in the order of points. Raises ValueError where a part is no longer what was written."""
@@ -90,8 +86,29 @@ class SweepFolder:
         return _table(tables)
 
 
+class SweepMemory:
+    """What a `SweepFolder` is, for a sweep that is not stored."""
+
+    told = ""
+
+    def __init__(self) -> None:
+        self.failed: dict[int, str] = {}
+        self.done: set[int] = set()
+        self._tables: list[pd.DataFrame] = []
+
+    def add(self, number: int, rows: pd.DataFrame, failed: dict[int, str]) -> None:
+        """Keep the rows of a chunk, and why its other points failed."""
+        self.done.add(number)
+        self._tables.append(rows)
+        self.failed |= failed
+
+    def rows(self) -> pd.DataFrame:
+        """All rows, in the order of points."""
+        return _table(self._tables)
+
+
 @contextmanager
-def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Iterator[SweepFolder]:
+def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int, inputs: str) -> Iterator[SweepFolder]:
     """A folder for a sweep: a new one, or one with parts of the same sweep, which then goes on.
 
     Parameters
@@ -100,6 +117,8 @@ def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Ite
         Made where it is not there.
     points, chunks, draws
         Of the sweep.
+    inputs
+        Hash of the code and the data, as of `Planned`.
 
     Returns
     -------
@@ -120,7 +139,7 @@ def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Ite
         "chunks": len(chunks),
         "draws": draws,
         "points_hash": _hash([points.base, points.rows, chunks, points.si_numbers]),
-        "inputs_hash": inputs_hash(),
+        "inputs_hash": inputs,
         "keys": points.keys,
         "spec": points.base,
     }
@@ -140,7 +159,11 @@ def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Ite
             (folder / _PARTS).mkdir(exist_ok=True)
         except OSError as error:
             raise ValueError(files.refusal(error)) from None
-        yield SweepFolder(folder, points, about["hash"])
+        kept = SweepFolder(folder, points, about["hash"])
+        try:
+            yield kept
+        finally:
+            kept.report()
 
 
 def _temporaries(folder: Path) -> list[Path]:
@@ -149,14 +172,17 @@ def _temporaries(folder: Path) -> list[Path]:
 
 
 def _check_same(folder: Path, stored: dict[str, Any], about: dict[str, Any]) -> None:
+    if stored["hash"] == about["hash"]:
+        return
     what = {
         "draws": f"{stored.get('draws')} draws in place of {about['draws']}",
         "points_hash": "other points, or another spec",
         "inputs_hash": "another state of railcore's models, data or catalog",
+        "keys": "the same points, with their keys in another order",
+        "hash": "another railcore",
     }
-    for key, text in what.items():
-        if stored.get(key) != about[key]:
-            raise ValueError(f"{folder} holds a sweep of {text}: give a new folder")
+    told = next(text for key, text in what.items() if stored.get(key) != about[key])
+    raise ValueError(f"{folder} holds a sweep of {told}: give a new folder")
 
 
 def _hash(value: Any) -> str:

@@ -4,9 +4,10 @@ import copy
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from datetime import date, time
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,13 +15,14 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import files, readings
-from railcore.catalog.plain_values import plain_faults
+from railcore.catalog.plain_values import MOST_DEEP, plain_faults
 from railcore.catalog.text_files import csv_rows, read_text
 from railcore.planner.answer import CIRCUIT_KEYS
 from railcore.planner.spec_reading import FILE_KEYS, IN_LINES, check_key, file_value, read_value, spec_values
 
 MOST_POINTS = 1_000_000
 _RANGE = {"from", "to", "steps", "spacing"}
+_PLAIN: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__}
 _SPACINGS = ("even", "log")
 _SHARED = ("cluster.", "job.", *(f"network.{key}" for key in CIRCUIT_KEYS))  # keys that all strategies depend on
 # Rough seconds, which only decide how points are divided.
@@ -150,19 +152,8 @@ def sweep_points(spec: Mapping[str, Any] | str | Path, over: Any = None) -> Poin
     elif of_spec is not None:
         raise ValueError("over is given twice, in the spec and beside it: give one of them")
     si_numbers = not isinstance(spec, str | Path) and not isinstance(over, str | Path)
-    if isinstance(over, str | Path):
-        over = _csv_rows(Path(over))
-    if isinstance(over, pd.DataFrame):
-        _check_count(len(over))
-        over = over.astype(object).where(over.notna(), None).to_dict("records")
-    rows: Sequence[dict[str, Any]]
-    if isinstance(over, Mapping):
-        rows = _combinations(over)
-    elif isinstance(over, Sequence):
-        _check_count(len(over))
-        rows = [{key: _plain(value) for key, value in _flat(_checked_row(row)) if value is not None} for row in over]
-    else:
-        raise ValueError("over is missing: give keys of the spec with lists of values, such as cluster.gpus")
+    base = _of_plain_types(base)
+    rows = _combinations(over) if isinstance(over, Mapping) else [*_rows(over)]
     keys = tuple(dict.fromkeys(key for row in rows for key in row))
     if not keys:
         raise ValueError(
@@ -174,6 +165,21 @@ def sweep_points(spec: Mapping[str, Any] | str | Path, over: Any = None) -> Poin
     if of_files := set(FILE_KEYS) & set(keys):  # with what the files hold: a sweep of other contents is another sweep
         rows = [row | {key: file_value(key, row[key], folder) for key in of_files & row.keys()} for row in rows]
     return Points(base, keys, rows, si_numbers)
+
+
+def _rows(over: Any) -> Iterator[dict[str, Any]]:
+    """Values by dotted key of each point of a table."""
+    if isinstance(over, str | Path):
+        placed = _csv_rows(Path(over))
+    elif isinstance(over, pd.DataFrame | Sequence):
+        _check_count(len(over))
+        if isinstance(over, pd.DataFrame):
+            over = over.astype(object).where(over.notna(), None).to_dict("records")
+        placed = ((f"point {number} of over", row) for number, row in enumerate(over))
+    else:
+        raise ValueError("over is missing: give keys of the spec with lists of values, such as cluster.gpus")
+    for where, row in placed:
+        yield {key: _plain(where, key, value) for key, value in _flat(_checked_row(row)) if value is not None}
 
 
 def _file_names(value: Any) -> Any:
@@ -203,6 +209,8 @@ def _checked_row(row: Any) -> Mapping[str, Any]:
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted keys and values of nested tables."""
+    if before.count(".") > MOST_DEEP:
+        raise ValueError(f"over is nested more than {MOST_DEEP} deep, or holds itself: give fewer tables in others")
     for name, value in table.items():
         key = f"{before}{name}"
         if isinstance(value, Mapping) and not ({"from", "to"} <= value.keys()):
@@ -218,7 +226,7 @@ def _values(key: str, values: Any) -> list[Any]:
     if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray | pd.Series | range):
         raise ValueError(f"over.{key} is {values!r}: give a list of values")
     _check_count(len(values))
-    plain = [_plain(value) for value in values]
+    plain = [_plain("over", key, value) for value in values]
     if not plain:
         raise ValueError(f"over.{key} is an empty list: give values")
     if len({json.dumps(value, sort_keys=True, default=str) for value in plain}) < len(plain):
@@ -263,17 +271,42 @@ def _end(value: Any) -> tuple[float, str]:
     return readings.typed_number(number), unit
 
 
-def _plain(value: Any) -> Any:
-    """A value as TOML has it."""
-    if isinstance(value, np.generic):
-        value = value.item()
+def _plain(where: str, key: str, value: Any) -> Any:
+    """A value as TOML has it. Raises ValueError, which begins with where it stands, for what TOML cannot hold."""
+    if faults := plain_faults({key: value}, IN_LINES):
+        raise ValueError(f"{where}: {faults[0]}")
+    value = _of_plain_types(value, key)
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)  # of a column of a table that has blanks
-    return list(value) if isinstance(value, tuple) else value
+    return value
 
 
-def _csv_rows(path: Path) -> list[dict[str, Any]]:
-    """Points of a CSV file: numbers, lists and truth values as TOML has them, else text; blank cells are not given."""
+def _of_plain_types(value: Any, key: str = "") -> Any:
+    """A value of Python's own types, which every other process can read. Raises ValueError for what has none."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {
+            _of_plain_types(name, key): _of_plain_types(part, f"{key}.{name}" if key else str(name))
+            for name, part in value.items()
+        }
+    if isinstance(value, list | tuple | range):
+        return [_of_plain_types(part, key) for part in value]
+    if value is None or isinstance(value, bool | date | time):
+        return value
+    for kind, plain in _PLAIN.items():
+        if isinstance(value, kind):
+            return plain(value)
+    if isinstance(value, PurePath):
+        return str(value)
+    raise ValueError(f"{key} is of type {type(value).__name__}: give a text, a number, a list, a table or a date")
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Places and values of the points of a CSV file: numbers, lists and truth values as TOML has them, else text.
+
+    Blank cells are not given. A column without a name, as pandas writes its index, is passed over.
+    """
     if not path.is_file():
         raise ValueError(f"over is {str(path)!r}, which is no file: give a CSV file with keys of the spec as columns")
     try:
@@ -281,14 +314,11 @@ def _csv_rows(path: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise ValueError(files.refusal(error)) from None
     _check_count(sum(1 for _ in csv_rows(text, path.name)))  # before all are kept
-    points: list[dict[str, Any]] = []
     for line, row in csv_rows(text, path.name):
+        where = f"{path.name} line {line}"
         if any(cell.strip() for cell in row.pop(None, ())):  # type: ignore[call-overload]
-            raise ValueError(f"{path.name} line {line} has more cells than columns: quote cells with a comma")
-        points.append({key: _cell(cell) for key, cell in row.items() if cell and cell.strip()})
-        if faults := plain_faults(points[-1], IN_LINES):
-            raise ValueError(f"{path.name} line {line}: {faults[0]}")
-    return points
+            raise ValueError(f"{where} has more cells than columns: quote cells with a comma")
+        yield where, {key: _cell(cell) for key, cell in row.items() if key.strip() and cell and cell.strip()}
 
 
 def _cell(text: str) -> Any:

@@ -75,12 +75,17 @@ def read_part(path: Path, sweep: str) -> StoredPart:
     before, after, sha256 = _hashed(content)
     if content != before + sha256 + after:
         raise ValueError(f"{path.name} is not as railcore wrote it")
-    proof = json.loads(parquet.read_metadata(io.BytesIO(content)).metadata[_KEY.encode()])
-    if proof["sweep"] != sweep:
+    try:
+        proof = json.loads(parquet.read_metadata(io.BytesIO(content)).metadata[_KEY.encode()])
+        of_sweep, number = proof["sweep"], int(proof["chunk"])
+        failed, name = {int(point): reason for point, reason in proof["failed"].items()}, part_name(number)
+    except (ValueError, LookupError, TypeError, AttributeError, OSError, RuntimeError):  # junk with a hash of its own
+        raise ValueError(f"{path.name} is not as railcore wrote it") from None
+    if of_sweep != sweep:
         raise ValueError(f"{path.name} is of another sweep")
-    if path.name != part_name(proof["chunk"]):
-        raise ValueError(f"{path.name} is a copy of {part_name(proof['chunk'])}")
-    return StoredPart(proof["chunk"], {int(point): reason for point, reason in proof["failed"].items()}, content)
+    if path.name != name:
+        raise ValueError(f"{path.name} is a copy of {name}")
+    return StoredPart(number, failed, content)
 
 
 def _hashed(content: bytes) -> tuple[bytes, bytes, bytes]:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from typing import IO, Any, cast
 
-from railcore.planner.sweep_chunk import UNPLANNED, Planned, Planning, chunk_terms, planned_chunk
+from railcore.planner.sweep_chunk import UNPLANNED, ChunkResults, Planned, chunk_terms, planned_chunk
 from railcore.planner.sweep_grid import Chunk, Points
 
 _MOST_DEATHS = 3  # of processes that plan the same chunk
@@ -27,7 +27,7 @@ _START += f"; from {__name__} import serve_chunks; serve_chunks()"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def planned_by_processes(count: int, points: Points, chunks: Sequence[Chunk], draws: int) -> Planning:
+def planned_by_processes(count: int, points: Points, chunks: Sequence[Chunk], draws: int) -> ChunkResults:
     """Chunks planned by processes, each when it is done. Another one takes the chunk of a process that is killed.
 
     Parameters
@@ -71,7 +71,7 @@ def planned_by_processes(count: int, points: Points, chunks: Sequence[Chunk], dr
                 if deaths[chunk.number] < _MOST_DEATHS:
                     waiting.appendleft(chunk)
                 else:
-                    yield chunk, f"{UNPLANNED}{_MOST_DEATHS} processes were killed at it, the last by {ended}"
+                    yield chunk, f"{UNPLANNED}{_MOST_DEATHS} processes died at it, the last by {ended}"
     finally:
         for process in started:
             process.end()
@@ -87,6 +87,7 @@ class _Process:
             start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, process_group=0
         )
         self._tasks, self._replies = cast(IO[bytes], self._running.stdin), cast(IO[bytes], self._running.stdout)
+        self._works = False
 
     def fileno(self) -> int:
         """What `wait` looks at."""
@@ -99,15 +100,20 @@ class _Process:
             self._tasks.flush()
 
     def reply(self) -> Planned | str | None:
-        """What it planned, or why it could not; None for a process that was killed."""
+        """What it planned, or why it could not; None for a process that has died.
+
+        Raises ValueError for one that could not start.
+        """
         try:
-            return pickle.load(self._replies)
+            planned = pickle.load(self._replies)
         except (EOFError, pickle.UnpicklingError):
-            if (status := self._running.wait()) > 0:
+            if (status := self._running.wait()) > 0 and not self._works:
                 raise ValueError(
                     f"a process of the sweep ended with status {status}, and said why above: mend it, or give workers=1"
                 ) from None
             return None
+        self._works = True
+        return planned
 
     def end(self) -> str:
         """Kill it. Gives what ended it."""
@@ -116,7 +122,7 @@ class _Process:
         for pipe in (self._tasks, self._replies):
             with suppress(BrokenPipeError):
                 pipe.close()
-        return f"signal {-status}"
+        return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 
 def serve_chunks() -> None:
@@ -125,13 +131,7 @@ def serve_chunks() -> None:
     os.dup2(2, 1)  # what a model prints is no reply
     tasks = queue.SimpleQueue[tuple[Any, ...]]()
 
-    def read() -> None:
-        with suppress(EOFError, pickle.UnpicklingError):
-            while True:
-                tasks.put(pickle.load(sys.stdin.buffer))
-        os._exit(0)  # the sweep has ended: so does what is being planned
-
-    threading.Thread(target=read, daemon=True).start()
+    threading.Thread(target=_take, args=(sys.stdin.buffer, tasks), daemon=True).start()
     while True:
         planned: Planned | str
         try:
@@ -140,3 +140,12 @@ def serve_chunks() -> None:
             planned = f"{UNPLANNED}{type(error).__name__}: {error}".partition("\n")[0]
         pickle.dump(planned, replies)
         replies.flush()
+
+
+def _take(stream: IO[bytes], tasks: "queue.SimpleQueue[tuple[Any, ...]]") -> None:
+    """Take tasks from a stream. The process ends with it, or where it cannot be read."""
+    try:
+        while True:
+            tasks.put(pickle.load(stream))
+    finally:
+        os._exit(0)  # the sweep has ended: so does what is being planned

@@ -4,7 +4,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -15,13 +15,13 @@ from railcore.catalog.arguments import checked
 from railcore.catalog.units import minute
 from railcore.planner.progress import Lasting, Progress
 from railcore.planner.spec import check_draws
-from railcore.planner.sweep_chunk import Planning, chunk_terms, planned_chunk
+from railcore.planner.sweep_chunk import ChunkResults, chunk_terms, inputs_hash, planned_chunk
 from railcore.planner.sweep_dask import SchedulerLost, planned_on_dask, scheduler_client
-from railcore.planner.sweep_folder import opened
+from railcore.planner.sweep_folder import SweepFolder, SweepMemory, opened
 from railcore.planner.sweep_grid import Chunk, Points, sweep_points
 from railcore.planner.sweep_processes import planned_by_processes
 
-Planner = Callable[[Points, Sequence[Chunk], int], Planning]
+Planner = Callable[[Points, Sequence[Chunk], int], ChunkResults]
 _MOST_WORKERS = 1024
 
 
@@ -74,7 +74,7 @@ def sweep(
     ------
     ValueError
         For a spec or keys that cannot be read, a folder of another sweep or in which one is running, a scheduler that
-        cannot be reached, and where every point failed: the first one's reason.
+        cannot be reached, code or data that change while it runs, and where every point failed: the first one's reason.
     SchedulerLost
         A ValueError, when the scheduler ends in the middle: says how many points are kept in `out`.
 
@@ -92,41 +92,61 @@ def sweep(
     """
     points = sweep_points(spec, over)
     check_numbers(workers, scheduler, draws)
-    chunks, values = points.chunks(draws), points.table()
+    chunks, values, inputs = points.chunks(draws), points.table(), inputs_hash()
     values.insert(0, "point", range(len(values)))
-    rows, failed = dict[int, pd.DataFrame](), dict[int, str]()
-    folder = nullcontext() if out is None else opened(Path(out), points, chunks, draws)
+    folder: AbstractContextManager[SweepFolder | SweepMemory]
+    folder = nullcontext(SweepMemory()) if out is None else opened(Path(out), points, chunks, draws, inputs)
     say: Progress = progress or partial(warnings.warn, stacklevel=3)  # past `checked`
     with _planner(workers, scheduler, say) as planner, folder as kept:
-        left = [chunk for chunk in chunks if not kept or chunk.number not in kept.done]
-        failed |= kept.failed if kept else {}
-        if kept and kept.told:
+        if kept.told:
             say(Lasting(kept.told))
+        left = [chunk for chunk in chunks if chunk.number not in kept.done]
         told = _Told(chunks, left, progress)
         try:
-            with closing(planner(points, left, draws)) as planning:
-                for chunk, planned in planning:
-                    if isinstance(planned, str):
-                        lost = dict.fromkeys(chunk.points, planned)
-                        failed |= lost
-                        if kept:
-                            kept.lost(lost)
-                    else:
-                        failed |= planned.failed
-                        rows[chunk.number] = values.loc[[*chunk.points]].merge(planned.rows, on="point")
-                        if kept:
-                            kept.add(chunk.number, rows.pop(chunk.number), planned.failed)
-                    told.add(chunk, len(failed))
+            with closing(planner(points, left, draws)) as results:
+                _keep(results, kept, values, inputs, told)
         except SchedulerLost as error:
-            there = sum(len(chunk.points) for chunk in chunks if kept and chunk.number in kept.done)
+            there = sum(len(chunk.points) for chunk in chunks if chunk.number in kept.done)
             where = f"{there:,} of {len(points.rows):,} points are in {out}; the same command goes on"
-            raise SchedulerLost(f"{error}: {where if kept else 'nothing is kept; give a folder as out'}") from None
-        whole = kept.rows() if kept else pd.concat([rows[number] for number in sorted(rows)] or [values[:0]])
-    if len(failed) == len(points.rows):
-        raise ValueError(f"no point of the sweep could be planned; point 0: {failed[0]}")
-    whole = whole.sort_values("point", kind="stable", ignore_index=True)
-    whole.attrs = {"points": len(points.rows), "failed": dict(sorted(failed.items()))}
+            raise SchedulerLost(f"{error}: {where if out else 'nothing is kept; give a folder as out'}") from None
+        whole = kept.rows()
+    if len(kept.failed) == len(points.rows):
+        raise ValueError(f"no point of the sweep could be planned; point 0: {kept.failed[0]}")
+    whole.attrs = {"points": len(points.rows), "failed": dict(sorted(kept.failed.items()))}
     return whole
+
+
+def _keep(
+    results: ChunkResults, kept: SweepFolder | SweepMemory, values: pd.DataFrame, inputs: str, told: "_Told"
+) -> None:
+    """Keep what is planned, chunk by chunk.
+
+    Parameters
+    ----------
+    results, kept, told
+        Of the sweep.
+    values
+        Of each point: the first columns of its rows.
+    inputs
+        Hash of the code and the data that the sweep began with.
+
+    Raises
+    ------
+    ValueError
+        For plans of other code or data.
+    """
+    for chunk, planned in results:
+        if isinstance(planned, str):
+            kept.failed |= dict.fromkeys(chunk.points, planned)
+        elif planned.inputs != inputs:
+            raise ValueError(
+                "railcore's models, data or catalog are not those that the sweep began with, here or on a worker: put "
+                "them back, or sweep into a new folder; what is kept stays"
+            )
+        else:
+            rows = values.loc[[*chunk.points]].merge(planned.rows, on="point")
+            kept.add(chunk.number, rows, planned.failed)
+        told.add(chunk, len(kept.failed))
 
 
 def check_numbers(workers: int, scheduler: str | None, draws: int) -> None:
@@ -156,7 +176,7 @@ def _planner(workers: int, scheduler: str | None, say: Progress) -> Iterator[Pla
     yield _here if count == 1 else lambda *terms: planned_by_processes(count, *terms)
 
 
-def _here(points: Points, chunks: Sequence[Chunk], draws: int) -> Planning:
+def _here(points: Points, chunks: Sequence[Chunk], draws: int) -> ChunkResults:
     for chunk in chunks:
         yield chunk, planned_chunk(*chunk_terms(points, chunk, draws))
 
