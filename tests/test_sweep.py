@@ -545,6 +545,7 @@ SPOILED = [
     (cut, "part-00000.parquet is not as railcore wrote it"),
     (truncated, "part-00000.parquet is not as railcore wrote it"),
     (flipped, "part-00000.parquet is not as railcore wrote it"),
+    (lambda part: os.truncate(part, 20 * 10**9), "part-00000.parquet is not as railcore wrote it"),  # sparse
     (lambda part: part.write_bytes(b""), "part-00000.parquet is not as railcore wrote it"),
     (lambda part: shutil.copy(part.with_name("part-00001.parquet"), part), "is a copy of part-00001.parquet"),
     (lambda part: part.rename(part.with_name("part-99999.parquet")), "part-99999.parquet is a copy of part-00000"),
@@ -689,6 +690,8 @@ def test_a_folder_of_something_else_is_refused(tmp_path, monkeypatch):
         sweep(BASE, small, tmp_path / "mine")
     with pytest.raises(ValueError, match="cannot be made"):
         sweep(BASE, small, tmp_path / "mine/letter.txt/out")
+    with pytest.raises(ValueError, match="folder is None: give the folder that"):
+        stored_sweep(None)
     with pytest.raises(ValueError, match="holds no sweep"):
         stored_sweep(tmp_path / "mine")
 

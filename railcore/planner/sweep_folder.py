@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ import pandas as pd
 
 from railcore.catalog import checks, files
 from railcore.catalog.tables import csv_text
+from railcore.catalog.text_files import read_text
 from railcore.catalog.units import counted
 from railcore.planner.sweep_grid import Chunk, Points
 from railcore.planner.sweep_part import StoredPart, part_content, part_name, read_part
@@ -199,6 +201,8 @@ def stored_sweep(folder: str | Path) -> pd.DataFrame:
     Raises ValueError for a folder without a sweep, a damaged sweep.json, and without pyarrow.
     """
     _check_pyarrow()
+    if not isinstance(folder, str | Path):
+        raise ValueError(f"folder is {checks.short(folder)}: give the folder that a sweep was written to")
     folder = Path(folder)
     about = _about(folder)
     tables, failed, strays = list[pd.DataFrame](), dict[int, str](), list[str]()
@@ -232,7 +236,7 @@ def _about(folder: Path) -> dict[str, Any]:
     if not files.regular_file(path):
         raise ValueError(f"{folder} holds no sweep: give the folder that a sweep was written to")
     try:
-        about = json.loads(path.read_bytes().decode())
+        about = json.loads(read_text(path))
     except OSError as error:
         raise ValueError(files.refusal(error)) from None
     except (ValueError, RecursionError):
@@ -270,7 +274,7 @@ def _set_aside(path: Path, place: Path) -> None:
     """Move a file or folder to where it is in nobody's way, beside what was set aside before."""
     place.mkdir(exist_ok=True)
     targets = (place / f"{path.name}{end}" for end in itertools.chain([""], map(".{}".format, itertools.count(2))))
-    path.rename(next(target for target in targets if not os.path.lexists(target)))
+    shutil.move(path, next(target for target in targets if not os.path.lexists(target)))
 
 
 def _table(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
