@@ -13,7 +13,7 @@ from railcore.network.topology.rails import fat_tree, rail_only
 from railcore.planner import progress
 from railcore.planner.planning import plan
 from railcore.strategies import bounds, gpu_counts
-from railcore.strategies.parts import search_parts
+from railcore.strategies.parts import search, search_parts
 from railcore.strategies.splits import all_splits_at_most
 from railcore.training.group_shares import group_shares
 from railcore.training.parallelism import Strategy
@@ -77,6 +77,11 @@ def test_bounds_of_splits_do_not_depend_on_how_many_are_looked_at_at_a_time(monk
     whole = bounds.least_sequence_s(part, splits)
     monkeypatch.setattr(bounds, "_AT_A_TIME", 40)
     assert np.array_equal(bounds.least_sequence_s(part, splits), whole)
+
+
+def test_more_batches_than_are_searched_are_refused():
+    with pytest.raises(ValueError, match="global_batch has 999,999,999 values: give at most 16,384"):
+        search("Llama-3 8B", "DGX H100", 64, range(1, 10**9))
 
 
 def test_more_experts_than_can_be_listed_are_refused():

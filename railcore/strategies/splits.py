@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from railcore.training.transformer import Transformer
 
 SPLIT = ("tensor", "context", "pipeline", "data")
 Allowed = tuple[tuple[str, tuple[int, ...] | None], ...]  # of each of STRATEGY_COLUMNS, None for whatever divides
+_MOST_VALUES = 2**14  # of one name: what is searched grows with each
 
 
 @lru_cache(maxsize=4096)
@@ -39,6 +41,9 @@ def allowed_values(global_batch: Any, limits: dict[str, Any]) -> Allowed:
     limits = {"placement": "all", **limits, "global_batch": global_batch}
     allowed: dict[str, tuple[int, ...] | None] = dict.fromkeys(STRATEGY_COLUMNS)
     for name, values in limits.items():
+        count = len(values) if isinstance(values, Sequence) else np.size(values)
+        if count > _MOST_VALUES:
+            raise ValueError(f"{name} has {count:,} values: give at most {_MOST_VALUES:,}")
         every = name == "placement" and isinstance(values, str) and values == "all"
         numbers = np.unique(column_numbers(name, PLACEMENTS if every else values))
         if not numbers.size:
