@@ -163,6 +163,8 @@ def test_overlay_replaces_a_row_and_adds_others(overlay):
         ({"name": ""}, "column 'name' is blank"),
         ({"low": "nan"}, "column 'low': 'nan' is no finite number"),
         ({"high": "1e400"}, "column 'high': '1e400' is no finite number"),
+        ({"high": "9" * 500}, r"column 'high': '9{99}\.\.\. is no finite number"),
+        ({"value": "9" * 5000}, "column 'value' has 5,000 letters: give at most 2,000"),
         ({"low": "2.1"}, "value 2 is not between low 2.1 and high 3"),
         ({"high": "1.9"}, "value 2 is not between low 1 and high 1.9"),
         ({"shape": "normal"}, "shape 'normal' is none of linear, log, whole"),
@@ -227,6 +229,39 @@ def test_a_template_is_added_to_a_file_with_and_without_the_column(monkeypatch, 
     assert tables.read_csv(tmp_path / "powers.csv")[0].keys() == set(catalog.COLUMNS)  # a new file has it
     monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
     assert catalog.item("prices", "ours").row("port_price").shape == "log"
+
+
+def test_a_template_keeps_the_line_ends_and_the_mark_of_a_file(tmp_path):
+    path, rows = tmp_path / "prices.csv", {"prices": template.template("prices", "mine")["prices"]}
+    head = ",".join(catalog.COLUMNS)
+    for before in (
+        f"\ufeff{head}\r\nours,a,1,,,USD,paper,x,,,\r\n",
+        f"{head}\rours,a,1,,,USD,paper,x,,,",
+        "\ufeff\r\n",
+        "",
+    ):
+        path.write_bytes(before.encode())
+        template.write_template(rows, tmp_path)
+        after, end = path.read_bytes().decode(), next((end for end in ("\r\n", "\r") if end in before), "\n")
+        assert after.startswith(before.rstrip("\r\n")) and after.count("\ufeff") == before.count("\ufeff")
+        lines = after.removeprefix("\ufeff").split(end)
+        assert lines[0] == head and lines[-2].startswith("mine,") and lines[-1] == ""
+        assert not any("\r" in line or "\n" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("before", "why"),
+    [
+        ("\n\nHEAD\n", "other columns"),
+        ('HEAD\nours,"a,1\n', "line 2: unexpected end of data: is the file cut, or a quote"),
+    ],
+)
+def test_a_template_is_not_added_to_a_file_that_the_catalog_does_not_read(tmp_path, before, why):
+    path = tmp_path / "prices.csv"
+    path.write_text(text := before.replace("HEAD", ",".join(catalog.COLUMNS)))
+    with pytest.raises(ValueError, match=rf"prices\.csv.*{why}"):
+        template.write_template(template.template("prices", "mine"), tmp_path)
+    assert path.read_text() == text and [path] == list(tmp_path.iterdir())
 
 
 def test_overlay_that_is_no_folder(monkeypatch, tmp_path):

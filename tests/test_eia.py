@@ -71,6 +71,14 @@ def test_a_workbook_becomes_plants_by_site_and_fuel(tmp_path):
     assert load_grid().with_plants(found).plants["power_w"].sum() == found["power_w"].sum()
 
 
+def test_a_sheet_without_an_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("railcore.siting.plant_files._MOST_ROWS", len(ROWS))
+    with pytest.raises(
+        ValueError, match=r"generator2023\.xlsx: sheet 'Operating' has more than 9 rows: give EIA-860M's"
+    ):
+        siting.plants(workbook(tmp_path))
+
+
 def test_storage_counts_as_other_where_it_is_asked_for(tmp_path):
     path = workbook(tmp_path)
     without, also = siting.plants(path), siting.plants(path, storage=True)

@@ -150,6 +150,25 @@ def test_a_log_that_is_cut_anywhere_has_no_number_of_its_own(written):
         assert times.seconds in (pytest.approx((6.5, 6.6, 6.7)), pytest.approx((6.5, 6.6)))
 
 
+@pytest.mark.parametrize(
+    ("place", "number"),
+    [("1000.0 |", f"{'9' * 5000} |"), ("1000.0 |", f"{'9' * 18} |"), ("  3/", f"  {'3' * 5000}/")],
+)
+def test_a_line_with_a_number_that_no_job_has_is_left_out_and_counted(place, number, written):
+    *good, last = megatron([1.0, 2.0, 1.0], {})
+    assert place in last
+    (times,) = step_times(written([*good, last.replace(place, number)]))
+    assert times.seconds == (1.0, 2.0)
+    assert times.notes == ("1 line with a number that no job has left out",)
+
+
+def test_an_exponent_that_no_job_has_is_left_out(written):
+    (times,) = step_times(written(nemo([30.0, 9.0, np.inf, 1.0])))
+    assert max(times.seconds) == 30 and not times.notes  # "inf" is no number of a step
+    (times,) = step_times(written([line.replace("30 |", "1e400 |") for line in nemo([30.0, 9.0])]))
+    assert times.seconds == (9.0,) and times.notes == ("1 line with a number that no job has left out",)
+
+
 def test_of_a_setting_that_is_there_twice_the_first_value_counts(written):
     lines = ["  fp8: null", *bridge(), "  hidden_size: 64", "  fp8: hybrid", "  target_micro_batch_size: 7"]
     (times,) = step_times(written(lines))
@@ -260,6 +279,7 @@ def history(tmp_path):
 def test_a_history_gives_its_valid_jobs(history):
     job = ("llama3.1", "405b", "fp8", 512, 0, 0, "logs/11", 9.25, "success")
     others = [(*job[:4], 1, *job[5:]), (*job[:5], 1, *job[6:]), (*job[:7], None, "incomplete")]
+    others += [(*job[:7], time, "success") for time in (np.inf, "9.25 s")]
     path = history([(number, *row) for number, row in enumerate([job, *others], start=11)])
     (times,) = step_times(path)
     assert (times.tool, times.source, times.median_s) == ("llmb-run", "jobs.sqlite3, job 11", 9.25)

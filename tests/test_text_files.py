@@ -16,7 +16,7 @@ from railcore.siting import eia
 from railcore.siting.plant_files import plants
 from railcore.training.hugging_face import KEYS, config_fields, read_config
 from railcore.training.measured_files import read_measurement
-from railcore.training.run_file import read_runs, run_columns, runs_of_text
+from railcore.training.run_file import own_runs, read_runs, run_columns, runs_of_text
 from railcore.training.step_logs import step_times
 
 SPEC = {"cluster": {"platform": "DGX H100", "gpus": 8}, "job": {"model": "Llama-3 8B"}}
@@ -44,6 +44,20 @@ def test_every_door_refuses_what_is_no_text_file(door, tmp_path):
     path.symlink_to(os.devnull)  # would end where it is read; others do not
     with pytest.raises(ValueError, match=r"mine\.csv.*(a pipe or a device: give|no regular file|no file)"):
         DOORS[door](path)
+
+
+@pytest.mark.parametrize("key", ["books.file", "measured", "cluster.measured", "job.config", "site.plants"])
+def test_a_home_of_no_user_is_refused_by_key(key):
+    section, _, last = key.partition(".")
+    given = {section: {**SPEC.get(section, {}), last: "~nobody-here/x"} if last else "~nobody-here/x"}
+    with pytest.raises(ValueError, match=rf"^{key} is '~nobody-here/x', in the home of no user: give the full path"):
+        read_spec(SPEC | given)
+
+
+@pytest.mark.parametrize("read", [step_times, read_config, own_runs], ids=lambda read: read.__name__)
+def test_a_home_of_no_user_is_refused_by_argument(read):
+    with pytest.raises(ValueError, match=r"^(path|config|runs) is '~nobody-here/x', in the home of no user"):
+        read("~nobody-here/x")
 
 
 def test_a_file_is_text_in_utf_8_and_no_more_than_is_meant(tmp_path):

@@ -83,6 +83,17 @@ def regular_file(path: Path) -> bool:
     return True
 
 
+def user_path(what: str, path: str | Path) -> Path:
+    """A path that a user writes, with ~ as the home folder. what: the argument or key that it is.
+
+    Raises ValueError for the home of a user whom the system does not know.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{what} is {str(path)!r}, in the home of no user: give the full path, or ./~...") from None
+
+
 @contextmanager
 def locked(path: Path, held: str) -> Iterator[None]:
     """Hold the lock of a file, which the system frees when the process ends, however it ends.

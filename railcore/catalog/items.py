@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from railcore.catalog import files, tables, units
+from railcore.catalog import checks, files, tables, units
 from railcore.catalog.letters import unshown
 from railcore.catalog.lookup import UnknownName, nearest_names
 from railcore.catalog.text_files import read_text
@@ -30,6 +30,7 @@ GPU_FAMILIES = ("gpus", "efficiencies")  # files in which a GPU has rows
 BOOKS = {"prices": ("price", "USD"), "powers": ("power", "W")}  # files in which a book has rows: of what, and its unit
 _SHEETS = (".xlsx", ".xls", ".ods", ".txt", ".tsv")
 _SHOWN = 10  # faults of a file in a message
+_MOST_LETTERS, _LETTERS = 2_000, 100  # of a cell; of a row's name and parameter in a message
 GIVEN = "given on the command line"  # source of what a template has filled in
 
 
@@ -169,7 +170,7 @@ def _number(text: str, factor: float, what: str, faults: list[str]) -> float | N
     except ValueError:
         value = math.nan
     if value is not None and not math.isfinite(value):
-        faults.append(f"{what}: {text!r} is no finite number: write a decimal point and no separators")
+        faults.append(f"{what}: {checks.short(text)} is no finite number: write a decimal point and no separators")
         return None
     return value
 
@@ -290,7 +291,7 @@ def rows_of_text(content: str, family: str, where: str, of_user: bool = False) -
     if tuple(header) not in ((COLUMNS, OLD_COLUMNS) if of_user else (COLUMNS,)):
         divided = next((sign for sign in ";\t" if any(sign in cell for cell in header)), "")
         remedy = f"; it is divided by {divided!r}: save it with commas, and points in numbers" if divided else ""
-        raise ValueError(f"{where}: columns are {list(header)}: write {','.join(COLUMNS)}{remedy}")
+        raise ValueError(f"{where}: columns are {str(list(header))[:_MOST_LETTERS]}: write {','.join(COLUMNS)}{remedy}")
     rows: dict[tuple[str, str], Value] = {}
     messages: list[str] = []
     lines = [(line, row, {key: (row.get(key) or "").strip() for key in COLUMNS}) for line, row in read]
@@ -312,12 +313,14 @@ def rows_of_text(content: str, family: str, where: str, of_user: bool = False) -
             faults.append("a comma too many: quote texts that hold commas")
         elif short:
             faults.append(f"{len(header) - short} cells of {len(header)}: is the file cut? Blank cells need commas too")
+        elif long := [column for column, cell in text.items() if len(cell) > _MOST_LETTERS]:
+            faults.append(f"column {long[0]!r} has {len(text[long[0]]):,} letters: give at most {_MOST_LETTERS:,}")
         else:
             value = _value(family, text, of_user, faults)
             if key in rows:
                 faults.append("duplicate row: delete one")
             rows[key] = value
-        messages += [f"line {line}, {' '.join(key)}: {fault}" for fault in faults]
+        messages += [f"line {line}, {' '.join(key)[:_LETTERS]}: {fault}" for fault in faults]
     if len(messages) == 1:
         raise ValueError(f"{where} {messages[0]}")
     if messages:

@@ -1,11 +1,12 @@
 """Blank rows for a new item of the catalog: what railcore asks of it, with units, by file."""
 
+import codecs
 import csv
+import io
 from pathlib import Path
 
 from railcore import catalog
 from railcore.catalog import files, items, tables, units
-from railcore.catalog.text_files import csv_rows
 
 _PRINTED = "processors"  # of efficiencies: makers print it, so that it is not taken from another GPU
 
@@ -103,26 +104,44 @@ def template_text(rows: dict[str, list[dict[str, str]]]) -> str:
 
 
 def write_template(rows: dict[str, list[dict[str, str]]], folder: Path) -> dict[Path, int]:
-    """Add rows to the files of a folder, and give how many each got; a row that is there already stays as it is.
+    """Add rows to the files of a folder, and give how many each got; what is there already stays as it is.
 
-    A file without the column shape stays so.
+    A file without the column shape stays so, and one keeps its mark and its line ends.
 
-    Raises ValueError for a file with other columns than the catalog's, and for what is no regular file.
+    Raises ValueError for a file with other columns than the catalog's, with an open quote, and for what is no regular
+    file.
     """
     contents: dict[Path, str | bytes | None] = {}
     added = {}
     for family, blank in rows.items():
         path = folder / f"{family}.csv"
-        before = items.csv_content(path, str(path)) if files.regular_file(path) else ""
-        there = csv_rows(before, str(path))
-        header = tuple(next(csv.reader(before.strip().splitlines()), catalog.COLUMNS))
-        if header not in (catalog.COLUMNS, catalog.OLD_COLUMNS):
-            raise ValueError(f"{path} has other columns than {','.join(catalog.COLUMNS)}: write its first line so")
-        keys = {(row["name"], row["parameter"]) for _, row in there}
+        there = files.regular_file(path)
+        before = items.csv_content(path, str(path)) if there else ""
+        header, keys = _header_and_keys(before, str(path)) if before.strip() else (catalog.COLUMNS, set())
         new = [row for row in blank if (row["name"], row["parameter"]) not in keys]
-        text = tables.csv_text(header, new)
-        gap = "" if not before or before.endswith("\n") else "\n"
-        text = before + gap + (text.partition("\n")[2] if before.strip() else text)
-        contents[path], added[path] = text, len(new)
-    files.write_all({path: text for path, text in contents.items() if added[path]})
+        if new:
+            contents[path] = _with_rows(path.read_bytes() if there else b"", tables.csv_text(header, new))
+        added[path] = len(new)
+    files.write_all(contents)
     return added
+
+
+def _header_and_keys(text: str, where: str) -> tuple[tuple[str, ...], set[tuple[str, str]]]:
+    """Columns of a file, and names and parameters of its rows. Raises ValueError as `write_template`."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header, *rows = reader
+    except csv.Error as error:
+        raise ValueError(f"{where} line {reader.line_num}: {error}: is the file cut, or a quote not closed?") from None
+    if tuple(header) not in (catalog.COLUMNS, catalog.OLD_COLUMNS):
+        raise ValueError(f"{where} has other columns than {','.join(catalog.COLUMNS)}: write its first line so")
+    return tuple(header), {(row[0].strip(), row[1].strip()) for row in rows if len(row) > 1}
+
+
+def _with_rows(before: bytes, text: str) -> bytes:
+    """The bytes of a file with the rows of a CSV's text behind them, and its header where the file is blank."""
+    end = next((end for end in (b"\r\n", b"\n", b"\r") if end in before), b"\n")
+    kept = before if before.removeprefix(codecs.BOM_UTF8).strip() else before.rstrip()
+    rows = text if kept in (b"", codecs.BOM_UTF8) else text.partition("\n")[2]
+    gap = b"" if rows is text or kept.endswith((b"\n", b"\r")) else end
+    return kept + gap + rows.encode().replace(b"\n", end)

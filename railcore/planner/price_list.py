@@ -1,7 +1,9 @@
 """A price list of your own, in a spreadsheet: read into a spec's books, and written with what a plan used."""
 
+import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -9,14 +11,19 @@ from typing import Any
 import pandas as pd
 
 from railcore.catalog import files
+from railcore.catalog.checks import LARGEST, short
+from railcore.catalog.lookup import near_names
 from railcore.catalog.text_files import check_file, read_text
 from railcore.catalog.units import Gbps
+from railcore.catalog.workbooks import check_unpacked
 from railcore.planner.result import Plan
 
 COLUMNS = ("part", "price_usd", "power_w", "rate_gbps")
 PARTS = ("port", "transceiver", "dac", "circuit_port")  # of the network, whose links have a rate
 _SERVER = "server"  # or rack
 _SHEET = "prices"
+_MOST_ROWS, _MOST_UNPACKED = 10_000, 10_000_000  # rows of a list; bytes of its workbook when unpacked
+_LETTERS = 60  # of a part that is compared with those that are known
 
 
 def read_price_list(path: Path) -> dict[str, Any]:
@@ -35,63 +42,117 @@ def read_price_list(path: Path) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        Naming the file, and the line or column that does not fit.
+        Naming the file, and the line or column that does not fit: no cell is passed over.
     """
-    table = _rows(path)
-    if missing := [column for column in ("part", "price_usd") if column not in table]:
-        raise ValueError(f"{path.name} has no column {missing[0]}: give {', '.join(COLUMNS)}")
-    table["part"] = table["part"].astype(str).str.strip()
-    lines = {part: line for line, part in enumerate(table["part"], start=2)}
-    for part, line in lines.items():
-        if part not in (*PARTS, _SERVER):
-            raise ValueError(f"{path.name}, line {line}: part is {part!r}: give {', '.join((*PARTS, _SERVER))}")
-    if len(lines) < len(table):
-        raise ValueError(f"{path.name} has a part twice: give each part one line")
-    rows, books = table.set_index("part"), dict[str, Any]()
+    parts, books = _parts(path), dict[str, Any]()
     for key, column, unit in (("prices", "price_usd", "USD"), ("powers", "power_w", "W")):
-        numbers = {part: _number(path, rows, part, column) for part in lines}
-        of_links = {
-            part: f"{_digits(value)} {unit}" for part, value in numbers.items() if part in PARTS and value is not None
-        }
+        numbers = {part: cells[column] for part, cells in parts.items() if column in cells}
+        of_links = {part: f"{_digits(value)} {unit}" for part, value in numbers.items() if part in PARTS}
         if of_links:
-            books[key] = of_links | {"rate": f"{_rate(path, rows):.12g} Gbps", "name": path.stem}
-        server = numbers.get(_SERVER)
-        if server is not None:
-            books["server" if key == "prices" else "server_power"] = f"{_digits(server)} {unit}"
+            books[key] = of_links | {"rate": f"{_rate(path.name, parts):.12g} Gbps", "name": path.stem}
+        if _SERVER in numbers:
+            books["server" if key == "prices" else "server_power"] = f"{_digits(numbers[_SERVER])} {unit}"
+    if not {"prices", "server"} & {*books}:
+        raise ValueError(f"{path.name} has no price: give each part its price_usd")
     return books
 
 
-def _rows(path: Path) -> pd.DataFrame:
-    """The table of a file."""
-    in_text = path.suffix.lower() == ".csv"
-    if not in_text:
-        check_workbooks(path.name)
+def _parts(path: Path) -> dict[str, dict[str, float]]:
+    """Numbers by part and column."""
+    header, parts, known = dict[int, str](), dict[str, dict[str, float]](), (*PARTS, _SERVER)
+    for line, cells in _rows(path):
+        if not header:
+            header = _header(path.name, cells)
+            continue
+        row = {header.get(place, ""): cell for place, cell in cells.items()}
+        where, part = f"{path.name}, line {line}", str(row.pop("part", ""))
+        if "" in row:
+            raise ValueError(f"{where}: {short(row[''])} stands in a column without a name: remove it")
+        if part not in known:
+            near = near_names(part[:_LETTERS], known)
+            nearest = f"the nearest is {near[0]!r}, " if near else ""
+            raise ValueError(f"{where}: part is {short(part)}: {nearest}give {', '.join(known)}")
+        if part in parts:
+            raise ValueError(f"{where}: {part} is there twice: give each part one line")
+        parts[part] = {column: _number(f"{where}: {column} of {part}", cell) for column, cell in row.items()}
+    return parts
+
+
+def _header(name: str, cells: Mapping[int, Any]) -> dict[int, str]:
+    """Columns by their place."""
+    columns = [str(cell) for cell in cells.values()]
+    if missing := [column for column in COLUMNS[:2] if column not in columns]:
+        raise ValueError(f"{name} has no column {missing[0]}: give {', '.join(COLUMNS)}")
+    for column in columns:
+        if column not in COLUMNS:
+            raise ValueError(f"{name}: column {short(column)} is unknown: give {', '.join(COLUMNS)} alone")
+        if columns.count(column) > 1:
+            raise ValueError(f"{name}: column {column!r} is there twice: leave one")
+    return dict(zip(cells, columns, strict=True))
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[int, Any]]]:
+    """Line and filled cells, by their place, of each row that has some."""
+    for line, cells in (_csv_rows if path.suffix.lower() == ".csv" else _sheet_rows)(path):
+        if line > _MOST_ROWS:
+            raise ValueError(f"{path.name} has more than {_MOST_ROWS:,} rows: remove those below the list")
+        stripped = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
+        if filled := {place: cell for place, cell in enumerate(stripped) if cell not in (None, "")}:
+            yield line, filled
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
-        if in_text:
-            return pd.read_csv(io.StringIO(read_text(path, path.name)), skipinitialspace=True)
-        check_file(path, path.name)
-        return pd.read_excel(path, _SHEET, engine="openpyxl")
+        reader = csv.reader(io.StringIO(read_text(path, path.name), newline=""), strict=True)
     except OSError as error:
         raise ValueError(files.refusal(error)) from None
-    except Exception as error:  # of pandas, openpyxl or zipfile
-        raise ValueError(
-            f'{path.name} cannot be read ({error}): give a CSV or a workbook with a sheet "prices"'
-        ) from None
-
-
-def _number(path: Path, rows: pd.DataFrame, part: str, column: str) -> float | None:
-    """A cell as a positive number; None for an empty one."""
-    cell = rows[column].get(part) if column in rows else None
-    if cell is None or pd.isna(cell):
-        return None
     try:
-        number = float(cell)
-    except (TypeError, ValueError):
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise ValueError(f"{path.name}, line {reader.line_num}: {error}: is a quote not closed?") from None
+
+
+def _sheet_rows(path: Path) -> Iterator[tuple[int, list[Any]]]:
+    """Line and cells of a workbook's sheet. A formula without a value, which no spreadsheet has saved, is its text."""
+    check_workbooks(path.name)
+    try:
+        check_file(path, path.name)
+        check_unpacked(path, path.name, _MOST_UNPACKED)
+    except OSError as error:
+        raise ValueError(files.refusal(error)) from None
+    from openpyxl import load_workbook  # only for who has one
+
+    try:
+        values, formulas = (load_workbook(path, read_only=True, data_only=only) for only in (True, False))
+        with closing(values), closing(formulas):
+            sheets = values.sheetnames
+            pages = [book[_SHEET] for book in (values, formulas) if _SHEET in sheets]
+            for page in pages:
+                page.reset_dimensions()  # a file may say wrong ones
+            rows = zip(*(page.iter_rows(values_only=True) for page in pages), strict=True)
+            for line, (cells, written) in enumerate(rows, start=1):
+                pairs = zip(cells, written, strict=True)
+                yield line, [getattr(text, "text", text) if cell is None else cell for cell, text in pairs]
+    except Exception as error:  # of openpyxl or zipfile
+        why = f"{error}" or type(error).__name__
+        raise ValueError(
+            f'{path.name} cannot be read ({why}): give a CSV or a workbook with a sheet "prices"'
+        ) from None
+    if not pages:
+        raise ValueError(f'{path.name} has no sheet "prices", but {", ".join(map(repr, sheets))}: name the list\'s so')
+
+
+def _number(what: str, cell: Any) -> float:
+    """A cell as a positive number. what: it is, for messages."""
+    try:
+        number = 0.0 if isinstance(cell, bool) else float(cell)
+    except (TypeError, ValueError, OverflowError):
         number = 0.0
-    if not 0 < number < float("inf"):
-        told = cell if isinstance(cell, str) else f"{cell:g}"
-        raise ValueError(f"{path.name}: {column} of {part} is {told!r}: give a number above 0, without a unit")
-    return number
+    if 0 < number <= LARGEST:
+        return number
+    formula = " (a formula that no spreadsheet has worked out)" if str(cell).startswith("=") else ""
+    raise ValueError(f"{what} is {short(str(cell))}{formula}: give a number above 0, without a unit")
 
 
 def _digits(value: float) -> str:
@@ -100,14 +161,13 @@ def _digits(value: float) -> str:
     return f"{text}0" if len(text.partition(".")[2]) == 3 else text
 
 
-def _rate(path: Path, rows: pd.DataFrame) -> float:
-    """The one link rate of all parts of the network [Gbps]."""
-    cells = [_number(path, rows, part, "rate_gbps") for part in rows.index if part in PARTS]
-    rates = {rate for rate in cells if rate is not None}
+def _rate(name: str, parts: Mapping[str, Mapping[str, float]]) -> float:
+    """The one link rate of all parts of the network [Gbps]. name: of the file."""
+    rates = {cells["rate_gbps"] for part, cells in parts.items() if part in PARTS and "rate_gbps" in cells}
     if len(rates) != 1:
         has = "no rate_gbps" if not rates else f"rate_gbps of {' and '.join(f'{rate:g}' for rate in sorted(rates))}"
-        raise ValueError(f"{path.name} has {has}: give all parts of the network the rate of their links, such as 400")
-    return float(rates.pop())
+        raise ValueError(f"{name} has {has}: give all parts of the network the rate of their links, such as 400")
+    return rates.pop()
 
 
 def price_list(plan: Plan) -> pd.DataFrame:

@@ -106,7 +106,7 @@ def _with_files(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             whole[name] = {**section, key: file_value(dotted, section[key], folder)}
     books = whole.get("books")
     if isinstance(books, Mapping) and isinstance(books.get("file"), str | Path):
-        whole["books"] = {**_price_list(folder / Path(books["file"]).expanduser()), **books}
+        whole["books"] = {**_price_list(folder / files.user_path("books.file", books["file"])), **books}
     if "measured" in whole:
         whole["measured"] = file_value("measured", whole["measured"], folder)
     return whole
@@ -122,8 +122,9 @@ def file_value(key: str, value: Any, folder: Path) -> Any:
     read = _FILES.get(key)
     if read is None or not isinstance(value, str | Path) or "\n" in str(value):  # the text of a file
         return value
+    path = folder / files.user_path(key, value)
     try:
-        return read(folder / Path(value).expanduser())
+        return read(path)
     except ValueError as error:
         said = {"job.config": f"job.{error}", "measured": f"measured is {str(value)!r}: {error}"}
         raise ValueError(said.get(key, f"{key}: {error}")) from None

@@ -11,6 +11,7 @@ import pandas as pd
 
 from railcore.catalog import units
 from railcore.catalog.letters import escaped
+from railcore.catalog.workbooks import check_unpacked
 from railcore.siting import eia
 from railcore.siting.grid import REQUIRED_COLUMNS, with_unit_sizes
 
@@ -37,6 +38,7 @@ _SITE_COLUMNS = {
     "longitude": ("lon",),
 }
 _SUM_COLUMNS = ("nameplate_mw", "summer_mw")  # of all fuels of a plant
+_MOST_ROWS, _MOST_UNPACKED = 200_000, 200_000_000  # rows of a sheet, of which EIA's have 30,000; bytes when unpacked
 _MOST_TITLE_ROWS = 20  # rows in which the header is looked for
 _STORAGE = "storage"
 _NERC_INTERCONNECTS = {"WECC": "Western", "TRE": "Texas"}  # the others are Eastern
@@ -144,6 +146,7 @@ def _workbook(path: Path, month: float, notes: list[str]) -> pd.DataFrame:
     """Generators of the sheets that count: Operating, and for a month Planned too."""
     if find_spec("openpyxl") is None:
         raise ValueError(f'{path.name}: a workbook needs openpyxl: pip install "railcore[workbooks]", or give a CSV')
+    check_unpacked(path, path.name, _MOST_UNPACKED)
     try:
         book = pd.ExcelFile(path, engine="openpyxl")
     except Exception as error:  # openpyxl lets zipfile's and its own errors through
@@ -154,7 +157,9 @@ def _workbook(path: Path, month: float, notes: list[str]) -> pd.DataFrame:
             there = ", ".join(map(str, book.sheet_names))
             raise ValueError(f"{path.name}: no sheet {lacks[0]!r}; it has {there}: give EIA-860M's .xlsx")
         options: dict[str, Any] = {"header": None, "dtype": object, "keep_default_na": False, "na_values": [""]}
-        cells = {sheet: pd.read_excel(book, sheet, **options) for sheet in sheets}
+        cells = {sheet: pd.read_excel(book, sheet, nrows=_MOST_ROWS + 1, **options) for sheet in sheets}
+    if long := [sheet for sheet in sheets if len(cells[sheet]) > _MOST_ROWS]:
+        raise ValueError(f"{path.name}: sheet {long[0]!r} has more than {_MOST_ROWS:,} rows: give EIA-860M's .xlsx")
     parts = [_generators(*_below_header(cells[sheet], path, sheet), sheet, month, notes) for sheet in sheets]
     return pd.concat(parts, ignore_index=True)
 

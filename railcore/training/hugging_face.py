@@ -81,7 +81,7 @@ def read_config(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     """A config.json as a dictionary. Raises ValueError for a file that is not there or no JSON object."""
     if isinstance(config, Mapping):
         return dict(config)
-    path = Path(config).expanduser()
+    path = files.user_path("config", config)
     try:
         path = path / "config.json" if path.is_dir() else path
         read = json.loads(read_text(path, path.name))

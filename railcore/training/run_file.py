@@ -13,6 +13,7 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import files, tables
+from railcore.catalog.checks import short
 from railcore.catalog.letters import check_shown
 from railcore.catalog.text_files import read_text
 from railcore.training.machine import PRECISIONS
@@ -208,7 +209,7 @@ def _defaults(given: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str
 
 def _file(path: str) -> Path:
     """The file, from the project's folder (kernels run in another) or from the current one."""
-    places = [folder / Path(path).expanduser() for folder in (files.ROOT, Path())]
+    places = [folder / files.user_path("runs", path) for folder in (files.ROOT, Path())]
     file = next((place for place in places if place.is_file()), None)
     if file is None:
         raise ValueError(f"runs is {path!r}: no such file in {files.ROOT.resolve()}; give its full path")
@@ -223,7 +224,7 @@ def _cells(file: str, text: str, defaults: Mapping[str, str]) -> Iterator[tuple[
     for name in header:
         if name not in names:
             near = catalog.nearest_names(name, names)
-            raise ValueError(f"{file}, line 1: column {name!r} is not known: the nearest are {near}; use commas")
+            raise ValueError(f"{file}, line 1: column {short(name)} is not known: the nearest are {near}; use commas")
         if header.count(name) > 1:
             raise ValueError(f"{file}, line 1: column {name!r} is there twice: leave one")
     for column in columns.values():
@@ -237,7 +238,7 @@ def _cells(file: str, text: str, defaults: Mapping[str, str]) -> Iterator[tuple[
         if extra:
             where = f"{file}, line {reader.line_num}"
             raise ValueError(
-                f"{where}: {', '.join(extra)!r} stands behind the last column: put texts with commas in quotes"
+                f"{where}: {short(', '.join(extra))} stands behind the last column: put texts with commas in quotes"
             )
         for name, cell in cells.items():
             check_shown(f"{file}, line {reader.line_num}: {name}", cell)
@@ -315,24 +316,28 @@ def _value(where: str, column: RunColumn, text: str, models: Mapping[str, Transf
         return text
     if column.kind == "pattern":
         if not re.fullmatch(column.values, text):
-            raise ValueError(f"{where}: {column.column} is {text!r}: give {column.meaning}, or leave it blank")
+            raise ValueError(f"{where}: {column.column} is {short(text)}: give {column.meaning}, or leave it blank")
         return text
     if column.kind == "names":
         if wrong := [word for word in text.split() if word not in column.values.split()]:
             every = ", ".join(column.values.split())
-            raise ValueError(f"{where}: {column.column} has {wrong[0]!r}: give of {every}, with a space between them")
+            raise ValueError(
+                f"{where}: {column.column} has {short(wrong[0])}: give of {every}, with a space between them"
+            )
         return text
     if column.kind in ("number", "count"):
         return _number(where, column, text)
     if column.kind == "name":
         if text not in (names := column.values.split()):
-            raise ValueError(f"{where}: {column.column} is {text!r}: give one of {', '.join(names)}, or leave it blank")
+            raise ValueError(
+                f"{where}: {column.column} is {short(text)}: give one of {', '.join(names)}, or leave it blank"
+            )
         return int(text) if text.isdecimal() else text
     names = list(PRECISIONS) if column.kind == "precision" else [*catalog.names(f"{column.kind}s")]
     names += models if column.kind == "model" else ()
     if text not in names:
         near = catalog.nearest_names(text, names)
-        raise ValueError(f"{where}: {column.column} is {text!r}: give a known one, the nearest are {near}")
+        raise ValueError(f"{where}: {column.column} is {short(text)}: give a known one, the nearest are {near}")
     return text
 
 
@@ -344,8 +349,8 @@ def _number(where: str, column: RunColumn, text: str) -> int | float:
     if column.kind == "count":
         least = int(column.values)
         if not (math.isfinite(value) and value == int(value) and value >= least):
-            raise ValueError(f"{where}: {column.column} is {text!r}: give a whole number of at least {least}")
+            raise ValueError(f"{where}: {column.column} is {short(text)}: give a whole number of at least {least}")
         return int(value)
     if not math.isfinite(value) or value < 0 or (value == 0 and column.needed == "yes"):
-        raise ValueError(f"{where}: {column.column} is {text!r}: give a number above 0, without its unit")
+        raise ValueError(f"{where}: {column.column} is {short(text)}: give a number above 0, without its unit")
     return value

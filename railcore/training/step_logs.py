@@ -16,13 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from railcore.catalog import files, tables
+from railcore.catalog import files, tables, units
+from railcore.catalog.checks import LARGEST
 from railcore.catalog.text_files import check_mark
 from railcore.training.logged_jobs import architecture_of, job_cells, mesh_cells
 
 _WARM_UP_STEPS, _WARM_UP_PART = 10, 5  # the first fifth, and no more than ten
 _BLOCK = 1 << 20  # letters that are read at once
 _LONGEST = 1 << 16  # letters of a line, of which the rest is left out
+_LONGEST_STEP = 1e7  # s, of what a log prints: a longer one is no time
+_DIGITS = re.compile(r"\d{19}")  # of a number that no log of a job has
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _SQLITE = b"SQLite format 3\0"
 _LLMB = "llmb-run"
@@ -141,7 +144,7 @@ def step_times(path: str | Path) -> tuple[StepTimes, ...]:
     >>> times.tool, times.median_s, times.job["global_batch"]
     ('Megatron-LM', 6.7305, '256')
     """
-    path = Path(path).expanduser()
+    path = files.user_path("path", path)
     try:
         if not files.regular_file(path):
             raise ValueError(f"{path} is not there: give a log or a jobs.sqlite3")
@@ -165,6 +168,9 @@ def _of_log(path: Path) -> StepTimes:
             for tool, pattern in log_lines()[mark]:
                 if found := pattern.search(line):
                     groups = {name: text for name, text in found.groupdict().items() if text is not None}
+                    if any(map(_DIGITS.search, groups.values())):
+                        steps.odd += 1
+                        continue
                     if _Steps.is_of(groups):
                         tools[tool] = None
                         steps.add(tool, groups)
@@ -172,7 +178,7 @@ def _of_log(path: Path) -> StepTimes:
                     if "global_batch" in groups:
                         steps.batch(groups["global_batch"])
         for name, value in setting.findall(line):
-            if value.lower() not in _NOTHING:
+            if value.lower() not in _NOTHING and not _DIGITS.search(value):
                 settings.setdefault(log_settings()[name], value)
     if not steps:
         raise ValueError(f"{path.name} is no log that is read: {_forms()}")
@@ -181,6 +187,8 @@ def _of_log(path: Path) -> StepTimes:
     cells, notes = job_cells(settings | said)
     cells |= mesh
     seconds, more = steps.seconds(cells)
+    if steps.odd:
+        more = (*more, f"{units.counted(steps.odd, 'lines')} with a number that no job has left out")
     return StepTimes(tool, path.name, seconds, cells, (*notes, *mesh_notes, *more))
 
 
@@ -220,6 +228,7 @@ class _Steps:
         self._rates: dict[tuple, float] = {}
         self._batches: dict[tuple, str] = {}
         self._last: tuple = ()
+        self.odd = 0  # lines with a number that is none
 
     def __bool__(self) -> bool:
         return bool(self._times or self._rates)
@@ -232,14 +241,16 @@ class _Steps:
         """Keep a step. Cut numbers are no numbers."""
         count = len(self._times)  # of a line that does not say its iteration
         place = (tool == "Megatron-Bridge", int(groups.get("epoch", 0)), int(groups.get("iteration", count)))
+        rate = "tokens_per_s" in groups
+        text = groups["tokens_per_s"].replace(",", "") if rate else groups.get("seconds") or groups["milliseconds"]
         try:
-            if "tokens_per_s" in groups:
-                self._rates[place] = float(groups["tokens_per_s"].replace(",", ""))
-            else:
-                time = groups.get("seconds") or groups["milliseconds"]
-                self._times[place] = float(time) * (1 if "seconds" in groups else 1e-3)
+            number = float(text) * (1 if rate or "seconds" in groups else 1e-3)
         except ValueError:
             return
+        if not 0 <= number <= (LARGEST if rate else _LONGEST_STEP):
+            self.odd += 1
+            return
+        (self._rates if rate else self._times)[place] = number
         self._last = place
 
     def batch(self, text: str) -> None:
@@ -265,7 +276,8 @@ class _Steps:
             median = float(np.median(rates[len(rates) // _WARM_UP_PART :]))
             return (), (f"{median:.6g} tokens/s of a GPU: the time needs {' and '.join(missing)}",)
         batch, length, gpus = (int(job[name]) for name in needed)
-        return tuple((batch * length / (gpus * rates)).tolist()), ()
+        times = batch * length / (gpus * rates)
+        return tuple(times[times <= _LONGEST_STEP].tolist()), ()
 
 
 def _of_history(path: Path) -> tuple[StepTimes, ...]:
@@ -288,8 +300,14 @@ def _of_history(path: Path) -> tuple[StepTimes, ...]:
 
 
 def _is_valid(row: Mapping) -> bool:
-    in_time = row.get("perf_parse_status") == "success" and (row.get("train_step_time_seconds") or 0) > 0
-    return bool(in_time and not row.get("profile_enabled") and not row.get("proxy"))
+    time = row.get("train_step_time_seconds")
+    in_time = isinstance(time, int | float) and 0 < time <= _LONGEST_STEP
+    return bool(
+        in_time
+        and row.get("perf_parse_status") == "success"
+        and not row.get("profile_enabled")
+        and not row.get("proxy")
+    )
 
 
 def _of_job(file: str, row: Mapping) -> StepTimes:

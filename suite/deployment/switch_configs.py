@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from railcore.catalog import UnknownName
-from railcore.catalog.files import write_all
+from railcore.catalog.files import user_path, write_all
 from railcore.catalog.tables import frame_csv
 from suite.deployment.cables import cabling_table
 from suite.deployment.frr import (
@@ -164,7 +164,7 @@ def _summary(bgp: BgpDesign, at: pd.Series) -> str:
 
 def check_folder(bgp: BgpDesign, folder: str | Path) -> Path:
     """A folder for a design's files. Raises ValueError for one that is a file or has files of other names."""
-    root = Path(folder).expanduser()
+    root = user_path("folder", folder)
     there = next((path for path in (root, *root.parents) if path.exists()), root)
     if there.exists() and not there.is_dir():
         raise ValueError(f"folder is '{folder}', but '{there.name}' is a file: give a new or an empty folder")
