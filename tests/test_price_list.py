@@ -42,6 +42,10 @@ def test_a_list_gives_prices_powers_and_the_server(tmp_path):
         "server": "300000 USD",
         "server_power": "10000 W",
     }
+    noted = LIST.replace("gbps\n", "gbps,note\n").replace("400\n", "400,asked twice\n")
+    (tmp_path / "noted" / "ours.csv").parent.mkdir()
+    (tmp_path / "noted" / "ours.csv").write_text(noted)
+    assert "asked twice" in noted and read_price_list(tmp_path / "noted" / "ours.csv") == read
     planned = _plan(tmp_path, "ours.csv")
     assert planned.case.prices.port == 600 and planned.case.powers.transceiver == 12
     assert planned.case.rack_costs({})["rack_usd"] == 300000
@@ -95,7 +99,10 @@ def test_a_workbook_has_the_bill_and_its_sum(tmp_path):
         ("part,price_usd,rate_gbps\nport,-1,400\n", "price_usd of port is '-1'"),
         ("part,price_usd\nport,600\n", "has no rate_gbps: give all parts of the network"),
         ("part,price_usd,rate_gbps\nport,600,400\ntransceiver,400,800\n", "rate_gbps of 400 and 800"),
-        (LIST.replace("power_w", "power"), "column 'power' is unknown: give part, price_usd, power_w, rate_gbps alone"),
+        (
+            LIST.replace("power_w", "power"),
+            "column 'power' is unknown: give part, price_usd, power_w, rate_gbps, and note",
+        ),
         (LIST.replace("power_w", "price_usd"), "column 'price_usd' is there twice"),
         (LIST.replace(",10000,", ",10000,n/a"), "line 4: rate_gbps of server is 'n/a': give a number"),
         (LIST.replace(",10000,", ",10000,,7"), "line 4: '7' stands in a column without a name"),

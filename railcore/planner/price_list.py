@@ -19,6 +19,7 @@ from railcore.catalog.workbooks import check_unpacked
 from railcore.planner.result import Plan
 
 COLUMNS = ("part", "price_usd", "power_w", "rate_gbps")
+_NOTE = "note"  # a column for words of the reader's own
 PARTS = ("port", "transceiver", "dac", "circuit_port")  # of the network, whose links have a rate
 _SERVER = "server"  # or rack
 _SHEET = "prices"
@@ -33,7 +34,7 @@ def read_price_list(path: Path) -> dict[str, Any]:
     ----------
     path
         A CSV, or a workbook with a sheet "prices". Columns part (port, transceiver, dac, circuit_port, or server),
-        price_usd, power_w and rate_gbps (of the links, one direction). Empty cells are left out.
+        price_usd, power_w and rate_gbps (of the links, one direction); note is not read. Empty cells are left out.
 
     Returns
     -------
@@ -65,6 +66,7 @@ def _parts(path: Path) -> dict[str, dict[str, float]]:
             header = _header(path.name, cells)
             continue
         row = {header.get(place, ""): cell for place, cell in cells.items()}
+        row.pop(_NOTE, None)
         where, part = f"{path.name}, line {line}", str(row.pop("part", ""))
         if "" in row:
             raise ValueError(f"{where}: {short(row[''])} stands in a column without a name: remove it")
@@ -84,8 +86,8 @@ def _header(name: str, cells: Mapping[int, Any]) -> dict[int, str]:
     if missing := [column for column in COLUMNS[:2] if column not in columns]:
         raise ValueError(f"{name} has no column {missing[0]}: give {', '.join(COLUMNS)}")
     for column in columns:
-        if column not in COLUMNS:
-            raise ValueError(f"{name}: column {short(column)} is unknown: give {', '.join(COLUMNS)} alone")
+        if column not in (*COLUMNS, _NOTE):
+            raise ValueError(f"{name}: column {short(column)} is unknown: give {', '.join(COLUMNS)}, and {_NOTE}")
         if columns.count(column) > 1:
             raise ValueError(f"{name}: column {column!r} is there twice: leave one")
     return dict(zip(cells, columns, strict=True))
