@@ -90,10 +90,6 @@ def command_parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; gives the exit status, 2 for bad input."""
-    for argument in sys.argv[1:] if arguments is None else arguments:
-        if fault := letters.unshown(argument):
-            print(f"railcore: argument {argument!r} {fault}", file=sys.stderr)
-            return 2
     return run_command("railcore", command_parser(), _COMMANDS, arguments)
 
 
@@ -117,6 +113,10 @@ def run_command(
     -------
     The command's status; 2 for bad input, 1 for what the system refuses and 130 for Ctrl-C, said in one line.
     """
+    for argument in sys.argv[1:] if arguments is None else arguments:
+        if fault := letters.hidden_character_fault(argument):
+            print(f"{program}: argument {argument!r} {fault}", file=sys.stderr)
+            return 2
     options = parser.parse_args(arguments)
     for stream in ("stdout", "stderr"):
         if getattr(sys, stream) is None:  # closed by who started us

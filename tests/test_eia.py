@@ -288,7 +288,7 @@ def test_without_pyarrow_parquet_is_refused_with_the_remedy(tmp_path, monkeypatc
             read(tmp_path / "x.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for read in (siting.plants, siting.balance_series):
-        with pytest.raises(ValueError, match=r"x\.parquet: Parquet needs pyarrow: pip install"):
+        with pytest.raises(ValueError, match=r"x\.parquet: Parquet, unlike CSV, needs pyarrow, which is not installed"):
             read(tmp_path / "x.parquet")
 
 

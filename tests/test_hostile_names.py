@@ -194,5 +194,7 @@ def test_a_name_that_a_terminal_or_a_line_would_not_show_is_refused(monkeypatch,
         row = {"name": name, "parameter": "power", "value": "2", "unit": "kW", "kind": "datasheet", "source": "q"}
         (tmp_path / "gpus.csv").write_text(tables.csv_text(catalog.COLUMNS, [row]))
         items._family.cache_clear()
-        with pytest.raises(ValueError, match=r"gpus\.csv line \d(?s:.*)column 'name' has a letter that no page shows"):
+        with pytest.raises(
+            ValueError, match=r"gpus\.csv line \d(?s:.*)column 'name' has a control or invisible character"
+        ):
             catalog.names("gpus")

@@ -518,12 +518,12 @@ def test_a_sweep_takes_files_and_is_another_one_when_they_change(tmp_path):
     points = sweep_points(spec, over)
     assert points.table()["cluster.measured"].tolist() == ["my_gpu.csv"]
     assert points.spec(0)["cluster"]["measured"]["text"] == path.read_text()
-    with opened(tmp_path / "out", points, [], 0):
+    with opened(tmp_path / "out", points, [], 0, "inputs"):
         pass
     own_csv(path, "0.6")
     with (
         pytest.raises(ValueError, match="holds a sweep of other points"),
-        opened(tmp_path / "out", sweep_points(spec, over), [], 0),
+        opened(tmp_path / "out", sweep_points(spec, over), [], 0, "inputs"),
     ):
         pass
 

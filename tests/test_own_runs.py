@@ -118,7 +118,10 @@ def test_the_line_is_that_of_the_file(written):
         (b"gpus,gpus\n8,8\n", "column 'gpus' is there twice"),
         (b"note\n\xff\xfe\n", "is no text in UTF-8"),
         (",".join(RUN).encode() + b"\n", "has no runs"),
-        (",".join(RUN).encode() + b'\n"' + b"x" * 200_000, "line [12]: field larger than field limit.*open quote"),
+        (
+            ",".join(RUN).encode() + b'\n"' + b"x" * 200_000,
+            "line [12]: field larger.*a quote not closed",
+        ),
         (",".join(RUN).encode() + b"\n" + ",".join(RUN.values()).encode() + b",1\n", "'1'|1 stands behind the last"),
     ],
 )

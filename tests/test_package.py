@@ -205,7 +205,7 @@ def test_the_command_line_says_what_an_installed_package_has_not(installed):
 def test_what_needs_an_extra_says_so(installed, tmp_path):
     (tmp_path / "plants.xlsx").write_bytes(b"")
     code = "from railcore.siting import plants; plants('plants.xlsx')"
-    assert re.search(r'Error: .* needs? .*pip install "railcore\[workbooks\]"', installed("-c", code).stderr)
+    assert re.search(r"Error: .* needs .*pip install 'railcore\[workbooks\]'", installed("-c", code).stderr)
 
 
 def test_a_message_of_the_catalog_names_a_file_as_in_the_project(installed, tmp_path):

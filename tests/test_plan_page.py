@@ -2,6 +2,7 @@
 
 import copy
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -420,7 +421,7 @@ def test_the_drawing_has_every_tier_with_its_numbers(groups, joined):
 
 
 def test_without_the_library_of_pictures_a_page_is_refused(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ValueError, match=r"need Matplotlib, which is not installed: pip install 'railcore\[page\]'"):
         page.page_html([document()])
 

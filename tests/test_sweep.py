@@ -26,7 +26,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.__main__ import main
-from railcore.catalog import checks, files
+from railcore.catalog import files
+from railcore.catalog.libraries import needed_library
 from railcore.planner import (
     answer,
     progress,
@@ -639,7 +640,7 @@ def test_the_report_of_failed_points_is_written_and_never_read(kept, stored):
         assert path.read_text() == text
     path.unlink()
     path.mkdir()
-    with pytest.raises(ValueError, match=r"failed.csv is a folder: put a file there, or remove it"):
+    with pytest.raises(ValueError, match=r"failed.csv is a folder: give a file"):
         sweep(BASE, SOME_FAIL, kept)
 
 
@@ -761,7 +762,7 @@ def test_a_broken_library_is_told_as_broken(monkeypatch, tmp_path):
     (tmp_path / "half_there.py").write_text("import its_other_half")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match=r"a cake needs it, whose installation is broken .*'its_other_half'"):
-        checks.needed_library("half_there", "a cake needs it", "cakes")
+        needed_library("half_there", "a cake needs it", "cakes")
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

@@ -63,23 +63,30 @@ def content_hash(path: str | Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def check_regular(path: Path, where: str) -> None:
+    """Raises ValueError for a folder, a pipe (which would be waited on) or a device; OSError for what is not there.
+
+    where: what messages call it.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{where} is {'a folder' if stat.S_ISDIR(mode) else 'a pipe or a device'}: give a file")
+
+
 def regular_file(path: Path) -> bool:
     """True for a file that can be read, through links too, and False where there is nothing.
 
-    Raises ValueError for what is no file: a folder, a link that leads nowhere, a pipe (which would be waited on), a
-    folder that is closed, a name that is too long.
+    Raises ValueError as `check_regular`, and for a link that leads nowhere, a folder that is closed, a name that is too
+    long.
     """
     try:
-        mode = path.stat().st_mode
+        check_regular(path, str(path))
     except FileNotFoundError:
         if path.is_symlink():
             raise ValueError(f"{path} is a link that leads nowhere: mend or remove it") from None
         return False
     except OSError as error:
         raise ValueError(refusal(error)) from None
-    if not stat.S_ISREG(mode):
-        kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
-        raise ValueError(f"{path} is {kind}: put a file there, or remove it")
     return True
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from railcore.catalog import checks, files, tables, units
-from railcore.catalog.letters import unshown
+from railcore.catalog.letters import hidden_character_fault
 from railcore.catalog.lookup import UnknownName, nearest_names
 from railcore.catalog.text_files import read_text
 
@@ -178,7 +178,7 @@ def _number(text: str, factor: float, what: str, faults: list[str]) -> float | N
 def _value(family: str, text: dict[str, str], of_user: bool, faults: list[str]) -> Value:
     """A row from its texts; what is wrong with it goes to `faults`, each with its remedy."""
     faults += [f"column {key!r} is blank: fill it in" for key in (*COLUMNS[:3], "unit", "source") if not text[key]]
-    faults += [f"column {key!r} {fault}" for key, cell in text.items() if (fault := unshown(cell))]
+    faults += [f"column {key!r} {fault}" for key, cell in text.items() if (fault := hidden_character_fault(cell))]
     if text["kind"] not in KINDS:
         faults.append(f"kind {text['kind']!r} is none of {', '.join(KINDS)}")
     numbers: dict[str, Any] = {"value": text["value"], "low": None, "high": None}

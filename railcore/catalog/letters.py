@@ -1,4 +1,4 @@
-"""Letters that neither a page nor a terminal shows: control characters, and marks that hide or turn what is read."""
+"""Characters that neither a page nor a terminal shows: controls, and marks that hide or turn what is read."""
 
 import re
 
@@ -14,23 +14,24 @@ _IN_LINES = re.compile(f"[{_OTHERS}]")
 _ESCAPED = re.compile(rf"[\r{_OTHERS}]")
 
 
-def unshown(text: str, lines: bool = False) -> str:
-    """What a text has that no page shows, and the remedy; "" where there is none.
+def hidden_character_fault(text: str, lines: bool = False) -> str:
+    """The first control or invisible character of a text, with the remedy; "" where there is none.
 
     lines: whether tabs and ends of lines are allowed.
     """
     found = (_IN_LINES if lines else _IN_A_LINE).search(text)
     if found is None:
         return ""
-    return f"has a letter that no page shows, {found[0]!r}: write plain text{'' if lines else ' in one line'}"
+    what = f"has a control or invisible character, {found[0]!r}, at place {found.start() + 1}"
+    return f"{what}: write plain text{'' if lines else ' in one line'}"
 
 
-def check_shown(what: str, text: str) -> None:
-    """Raises ValueError that begins with `what` for a text with a letter that no page shows."""
-    if fault := unshown(text):
+def check_visible(what: str, text: str) -> None:
+    """Raises ValueError that begins with `what` for a text with a control or invisible character."""
+    if fault := hidden_character_fault(text):
         raise ValueError(f"{what} {fault}")
 
 
 def escaped(text: str) -> str:
-    r"""A message of one or more lines, with such letters as Python writes them: \x1b."""
+    r"""A message of one or more lines, with such characters as Python writes them: \x1b."""
     return _ESCAPED.sub(lambda letter: repr(letter[0])[1:-1], text)

@@ -1,30 +1,41 @@
-"""Values as a spec or a JSON file has them: which are nested too deep, too large, or of letters that no page shows."""
+"""Values as a spec or a JSON file has them: too many, nested too deep, too large, or with invisible characters."""
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
-from railcore.catalog.letters import unshown
+from railcore.catalog.letters import hidden_character_fault
 
 MOST_DEEP = 40  # keys in a dotted key
+_MOST_VALUES = 20_000  # in all
 _MOST_BITS = 1024  # of a whole number: a float holds no more
-_MOST_FAULTS = 10  # told; values that hold themselves have no end of them
+_MOST_FAULTS = 10  # told
 _LETTERS = 60  # of a key in a message
 
 
-def plain_faults(values: Any, in_lines: str = "(?!)") -> list[str]:
+def plain_faults(values: Any, in_lines: str = "(?!)", most: int = _MOST_VALUES) -> list[str]:
     """Why values are not plain, each by its dotted key with the remedy; the first ten.
 
     in_lines: a pattern of the dotted keys whose texts may have several lines, by default of none.
+    most: values that are allowed in all. One that is held in several places counts in each: others read it so, too.
     """
-    return [*dict.fromkeys(islice(_faults("", values, re.compile(in_lines), MOST_DEEP), _MOST_FAULTS))]
+    faults = dict[str, None]()
+    for seen, fault in enumerate(_faults("", values, re.compile(in_lines), MOST_DEEP)):
+        if seen > most:
+            faults[f"it has more than {most:,} values, in all its tables and lists: give fewer"] = None
+        elif fault:
+            faults[fault] = None
+        if seen > most or len(faults) == _MOST_FAULTS:
+            break
+    return [*faults]
 
 
 def _faults(key: str, value: Any, in_lines: re.Pattern[str], deeper: int) -> Iterator[str]:
+    """Faults, and "" for each value."""
+    yield ""
     if isinstance(value, str | PurePath):
-        if fault := unshown(str(value), bool(in_lines.fullmatch(key))):
+        if fault := hidden_character_fault(str(value), bool(in_lines.fullmatch(key))):
             yield f"{key} {fault}"
     elif isinstance(value, int):
         if value.bit_length() > _MOST_BITS:
@@ -35,7 +46,7 @@ def _faults(key: str, value: Any, in_lines: re.Pattern[str], deeper: int) -> Ite
             yield f"{first} is nested more than {MOST_DEEP} deep, or holds itself: give fewer tables or lists in others"
             return
         for name, part in value.items() if isinstance(value, Mapping) else enumerate(value):
-            if fault := unshown(str(name)):
+            if fault := hidden_character_fault(str(name)):
                 yield f"key {str(name)[:_LETTERS]!r}{f' of {key}' if key else ''} {fault}"
             else:
                 yield from _faults(f"{key}.{name}" if key else str(name), part, in_lines, deeper - 1)

@@ -3,11 +3,12 @@
 import codecs
 import csv
 import io
-import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from railcore.catalog.letters import unshown
+from railcore.catalog import files
+from railcore.catalog.letters import hidden_character_fault
 
 MOST_BYTES = 100_000_000  # of a table or a log
 
@@ -32,23 +33,18 @@ def read_text(path: Path, where: str = "", most: int = MOST_BYTES) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{where} line {line} is no text in UTF-8: save the file in UTF-8") from None
-    if (place := text.find("\0")) >= 0:
-        line = text.count("\n", 0, place) + 1
-        raise ValueError(f"{where} line {line} has a NUL, as UTF-16 and binary files have: save the file in UTF-8")
+    check_no_nul(text, where)
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def check_file(path: Path, where: str) -> None:
-    """Raises ValueError for a folder, a pipe or a device, and a name with a letter that no page shows.
+    """Raises ValueError as `check_regular`, and for a name with a control or invisible character; OSError as it.
 
-    where: what messages call it. Raises OSError for what is not there, or closed.
+    where: what messages call it.
     """
-    if (fault := unshown(path.name)) or "\0" in str(path):
+    if (fault := hidden_character_fault(path.name)) or "\0" in str(path):
         raise ValueError(f"the name of file {str(path)!r} {fault or 'has a NUL: give another'}")
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode):
-        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
-        raise ValueError(f"{where} is {kind}: give a file")
+    files.check_regular(path, where)
 
 
 def check_mark(content: bytes, where: str) -> None:
@@ -57,11 +53,27 @@ def check_mark(content: bytes, where: str) -> None:
         raise ValueError(f"{where} is no text in UTF-8, but in UTF-16, as PowerShell's > writes it: save it in UTF-8")
 
 
+def check_no_nul(text: str, where: str) -> None:
+    """Raises ValueError for a text with a NUL. where: what messages call its file."""
+    if (place := text.find("\0")) >= 0:
+        line = text.count("\n", 0, place) + 1
+        raise ValueError(f"{where} line {line} has a NUL, as UTF-16 and binary files have: save the file in UTF-8")
+
+
+def csv_header(text: str, where: str) -> list[str]:
+    """Cells of the first line of a CSV's text. where, raises: as `csv_rows`."""
+    return next(_csv_cells(csv.reader(io.StringIO(text, newline="")), where), [])
+
+
 def csv_rows(text: str, where: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Line and cells of each row of a CSV's text. where: what messages call it. Raises ValueError for what is none."""
     reader = csv.DictReader(io.StringIO(text, newline=""))
+    yield from ((reader.line_num, row) for row in _csv_cells(reader, where))
+
+
+def _csv_cells(reader: Any, where: str) -> Iterator[Any]:
+    """What a reader of the module csv reads."""
     try:
-        for row in reader:
-            yield reader.line_num, row
+        yield from reader
     except csv.Error as error:
         raise ValueError(f"{where} line {reader.line_num}: {error}: is the file cut, or a quote not closed?") from None

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from railcore.catalog.colours import GREY, SCHEMES
+from railcore.catalog.libraries import needed_library
 from railcore.catalog.units import number
 
 if TYPE_CHECKING:
@@ -72,11 +73,8 @@ def drawn(picture: Any, name: str, title: str, description: str, **options: Any)
 
 
 def check_library() -> None:
-    """Raises ValueError where Matplotlib, which draws the page's pictures, is not installed."""
-    from importlib.util import find_spec
-
-    if find_spec("matplotlib") is None:
-        raise ValueError("the page's pictures need Matplotlib, which is not installed: pip install 'railcore[page]'")
+    """Raises ValueError where Matplotlib, which draws the page's pictures, is not installed or broken."""
+    needed_library("matplotlib", "the page's pictures need Matplotlib", "page")
 
 
 def _element(svg: str, name: str, title: str, description: str) -> str:

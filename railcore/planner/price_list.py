@@ -4,7 +4,6 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pandas as pd
 
 from railcore.catalog import files
 from railcore.catalog.checks import LARGEST, short
+from railcore.catalog.libraries import needed_library
 from railcore.catalog.lookup import near_names
 from railcore.catalog.text_files import check_file, read_text
 from railcore.catalog.units import Gbps
@@ -187,9 +187,8 @@ def price_list(plan: Plan) -> pd.DataFrame:
 
 
 def check_workbooks(name: str) -> None:
-    """Raises ValueError where openpyxl, which reads and writes workbooks, is not installed."""
-    if find_spec("openpyxl") is None:
-        raise ValueError(f'{name}: a workbook needs openpyxl: pip install "railcore[workbooks]", or use CSV')
+    """Raises ValueError where openpyxl, which reads and writes workbooks, is not installed or broken."""
+    needed_library("openpyxl", f"{name}: a workbook, unlike a CSV, needs openpyxl", "workbooks")
 
 
 def workbook(plans: Sequence[Plan], tables: Sequence[str]) -> bytes:

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,10 +19,17 @@ from railcore.planner.spec import SI_NUMBERS, Spec, nearest, section_at
 from railcore.training.hugging_face import read_config
 from railcore.training.run_file import read_runs
 
-_MOST_BYTES = 10_000_000  # of a file
+_MOST_BYTES = 1_000_000  # of a file
 IN_LINES = r"job\.config\..*|cluster\.measured\.text|measured|(job|measured\.\d+)\.launch"  # keys of texts of several
-_PART = r"(?:(?<![\w-])[\w-]+|\"[^\"\n]*\"|'[^'\n]*')[ \t]*"
-_LONG_KEY = re.compile(rf"{_PART}(?:\.[ \t]*{_PART}){{{MOST_DEEP}}}")  # tomllib's time is the square of its length
+_TEXTS = re.compile(  # strings of several lines and of one, and comments; without an end up to where one could be
+    r'"""(?:[^"\\]|\\.?|"(?!""))*+(?:""")?'
+    r"|'''(?:[^']|'(?!''))*+(?:''')?"
+    r'|"(?:[^"\\\n]|\\[^\n]?)*+"?'
+    r"|'[^'\n]*+'?|#[^\n]*+",
+    re.DOTALL,
+)
+_PART = r'(?:(?<![\w-])[\w-]++|"")[ \t]*+'
+_LONG_KEY = re.compile(rf"{_PART}(?:\.[ \t]*+{_PART}){{{MOST_DEEP}}}")  # tomllib's time is the square of its length
 _MOST_FAULTS, _MOST_LETTERS = 100, 300  # in a message, and of a key or a value there
 _LONG_NUMBER = re.compile(r"[\d_]{4000}")
 # A member of a union in pydantic's locations: a type, or one of our sections that stand beside a name.
@@ -78,8 +86,9 @@ def _named_values(spec: Mapping[str, Any] | str | Path) -> tuple[str, dict[str, 
 
 def _toml(name: str, text: str) -> dict[str, Any]:
     """Values of a text. Raises ValueError, with the line where it is known, for what is no TOML or has no end."""
-    if found := _LONG_KEY.search(text):
-        raise ValueError(f"{name} line {_line(text, found)}: a key has more than {MOST_DEEP} parts: give it fewer")
+    keys = _TEXTS.sub(_without_letters, text)
+    if found := _LONG_KEY.search(keys):
+        raise ValueError(f"{name} line {_line(keys, found)}: a key has more than {MOST_DEEP} parts: give it fewer")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -90,6 +99,11 @@ def _toml(name: str, text: str) -> dict[str, Any]:
         found = _LONG_NUMBER.search(text)
         line = f" line {_line(text, found)}" if found else ""
         raise ValueError(f"{name}{line} has a number of more than 4,000 digits: give a smaller one") from None
+
+
+def _without_letters(found: re.Match[str]) -> str:
+    """What stands for a string or a comment where only keys are looked for."""
+    return "" if found[0].startswith("#") else '""' + "\n" * found[0].count("\n")
 
 
 def _line(text: str, found: re.Match[str]) -> int:
@@ -254,7 +268,7 @@ def _network_contradictions(network: Mapping[str, Any]) -> Iterator[str]:
     names = [str(candidate.get("name")) for candidate in candidates]
     if isinstance(network.get("candidates"), list) and not network["candidates"] and not candidates:
         yield "network.candidates is []: give names, or networks of your own in [[network.candidate]]"
-    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+    for name in (name for name, times in Counter(names).items() if times > 1):
         yield f"network.candidate {name!r} is given more than once: give each a name of its own"
     unused: dict[str, tuple[str, ...]] = {
         "photonic rails": ("oversubscription", "planes", "rails", "switch", "radix"),

@@ -20,6 +20,7 @@ from typing import Any
 import pandas as pd
 
 from railcore.catalog import checks, files
+from railcore.catalog.libraries import needed_library
 from railcore.catalog.tables import csv_text
 from railcore.catalog.text_files import read_text
 from railcore.catalog.units import counted
@@ -227,7 +228,7 @@ def stored_sweep(folder: str | Path) -> pd.DataFrame:
 
 
 def _check_pyarrow() -> None:
-    checks.needed_library("pyarrow", "a sweep is stored with pyarrow", "sweeps")
+    needed_library("pyarrow", "a sweep is stored with pyarrow", "sweeps")
 
 
 def _about(folder: Path) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from railcore.catalog import checks
 from railcore.catalog.arguments import checked
+from railcore.catalog.libraries import needed_library
 from railcore.catalog.units import minute
 from railcore.planner.progress import Lasting, Progress
 from railcore.planner.spec import check_draws
@@ -168,7 +168,7 @@ def _planner(workers: int, scheduler: str | None, say: Progress) -> Iterator[Pla
     Raises ValueError for a scheduler that does not answer.
     """
     if scheduler is not None:
-        checks.needed_library("distributed", "a scheduler needs Dask", "sweeps")
+        needed_library("distributed", "a scheduler needs Dask", "sweeps")
         with scheduler_client(scheduler) as client:
             yield lambda *terms: planned_on_dask(client, say, *terms)
         return

@@ -6,14 +6,16 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import files
+from railcore.catalog.libraries import needed_library
 from railcore.catalog.tables import read_csv
+from railcore.catalog.text_files import check_mark, check_no_nul
 
 _LATITUDES, _LONGITUDES = (24.0, 50.0), (-126.0, -66.0)  # of the contiguous states and their shelf [degrees]
 _WORDS = {"watts": "w", "kilowatts": "kw", "megawatts": "mw", "megawatthours": "mwh"}
@@ -111,16 +113,33 @@ def check_has_rows(table: pd.DataFrame, where: str) -> None:
 
 
 def existing_file(path: str | Path) -> Path:
-    """The path of a file that exists. Raises ValueError."""
-    if not (path := Path(path)).is_file():
+    """The path of a regular file that exists. Raises ValueError."""
+    if not files.regular_file(path := Path(path)):
         raise ValueError(f"path {str(path)!r} is no file: give one as EIA publishes it")
     return path
 
 
+def read_table(path: Path, wanted: str, **options: Any) -> pd.DataFrame:
+    """A table of a CSV, which may be compressed.
+
+    wanted: what to give instead, for messages. options: of pandas.
+    Raises ValueError naming the file for what is no CSV, and no text in UTF-8.
+    """
+    try:
+        table = pd.read_csv(path, keep_default_na=False, na_values=[""], **options)
+    except UnicodeDecodeError:
+        with path.open("rb") as stream:
+            check_mark(stream.read(2), path.name)
+        raise ValueError(f"{path.name} is no text in UTF-8: save the file in UTF-8") from None
+    except (ValueError, OSError) as error:  # no columns, no such compression
+        raise ValueError(f"{path.name}: cannot be read as CSV ({error}): give {wanted}") from None
+    check_no_nul(",".join(map(str, table.columns)), path.name)
+    return table
+
+
 def read_parquet(path: Path) -> pd.DataFrame:
-    """A table of a Parquet file. Raises ValueError naming the file where pyarrow is missing, or cannot read it."""
-    if find_spec("pyarrow") is None:
-        raise ValueError(f'{path.name}: Parquet needs pyarrow: pip install "railcore[sweeps]", or give a CSV')
+    """A table of a Parquet file. Raises ValueError naming the file where pyarrow cannot read it, or is missing."""
+    needed_library("pyarrow", f"{path.name}: Parquet, unlike CSV, needs pyarrow", "sweeps")
     try:
         return pd.read_parquet(path, engine="pyarrow")
     except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds

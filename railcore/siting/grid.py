@@ -252,10 +252,7 @@ def _table(kind: str, folder: str | Path) -> pd.DataFrame:
     if path is None:
         needed = ", ".join(_COLUMN_NAMES)
         raise ValueError(f"folder {str(folder)!r} has no {kind}.csv.gz or {kind}.csv: give one for each of {needed}")
-    try:
-        read = pd.read_csv(path, keep_default_na=False, na_values=[""])
-    except (ValueError, OSError) as error:  # no columns, no text, no such compression
-        raise ValueError(f"{path.name}: cannot be read as CSV ({error}): give a table of the grid") from None
+    read = eia.read_table(path, "a table of the grid")
     if missing := [column for column in _COLUMN_NAMES[kind] if column not in read]:
         raise ValueError(f"{path.name} has no column {missing[0]!r}: it needs {', '.join(_COLUMN_NAMES[kind])}")
     table = read.rename(columns=_COLUMN_NAMES[kind])

@@ -57,12 +57,10 @@ def _parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 
 def _csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    options: dict[str, Any] = {"thousands": ",", "keep_default_na": False, "na_values": [""], "low_memory": False}
-    try:
-        here = _columns(list(pd.read_csv(path, nrows=0).columns), path.name)
-        return pd.read_csv(path, usecols=list(here.values()), **options), here
-    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise ValueError(f"{path.name}: cannot be read as CSV ({error}): give a BALANCE file of EIA-930") from None
+    wanted = "a BALANCE file of EIA-930"
+    here = _columns(list(eia.read_table(path, wanted, nrows=0).columns), path.name)
+    options: dict[str, Any] = {"thousands": ",", "low_memory": False}
+    return eia.read_table(path, wanted, usecols=list(here.values()), **options), here
 
 
 def _columns(names: list[Any], where: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from railcore.catalog import units
 from railcore.catalog.letters import escaped
-from railcore.siting.eia import as_numbers, check_has_rows, existing_file, in_country, plain_name
+from railcore.siting.eia import as_numbers, check_has_rows, existing_file, in_country, plain_name, read_table
 from railcore.siting.grid import LINE_ENDS
 
 _ENDS = ("lat", "lon", "lat_to", "lon_to")  # in a file, in the order of LINE_ENDS
@@ -23,10 +23,7 @@ def line_table(path: str | Path) -> pd.DataFrame:
     lies in the contiguous states.
     """
     path = existing_file(path)
-    try:
-        read = pd.read_csv(path, keep_default_na=False, na_values=[""])
-    except (ValueError, OSError) as error:  # no columns, no text, no such compression
-        raise ValueError(f"{path.name}: cannot be read as CSV ({error}): give a CSV of lines") from None
+    read = read_table(path, "a CSV of lines")
     read.columns = [plain_name(name).replace(" ", "_") for name in read.columns]
     if missing := [column for column in _COLUMNS if column not in read]:
         raise ValueError(f"{path.name}: no column {missing[0]!r}: give {', '.join(_COLUMNS)}, and kv and type if known")

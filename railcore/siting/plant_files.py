@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pandas as pd
 
 from railcore.catalog import units
 from railcore.catalog.letters import escaped
+from railcore.catalog.libraries import needed_library
 from railcore.catalog.workbooks import check_unpacked
 from railcore.siting import eia
 from railcore.siting.grid import REQUIRED_COLUMNS, with_unit_sizes
@@ -144,8 +144,7 @@ def _month(text: str) -> float:
 
 def _workbook(path: Path, month: float, notes: list[str]) -> pd.DataFrame:
     """Generators of the sheets that count: Operating, and for a month Planned too."""
-    if find_spec("openpyxl") is None:
-        raise ValueError(f'{path.name}: a workbook needs openpyxl: pip install "railcore[workbooks]", or give a CSV')
+    needed_library("openpyxl", f"{path.name}: a workbook, unlike a CSV, needs openpyxl", "workbooks")
     check_unpacked(path, path.name, _MOST_UNPACKED)
     try:
         book = pd.ExcelFile(path, engine="openpyxl")
@@ -279,10 +278,7 @@ def _table(path: Path, month: float, notes: list[str]) -> pd.DataFrame:
     if eia.is_parquet(path):
         table = eia.read_parquet(path)
     else:
-        try:
-            table = pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
-        except (ValueError, OSError) as error:  # no columns, no text, no such compression
-            raise ValueError(f"{path.name}: cannot be read as CSV ({error}): give EIA-860M as .xlsx or CSV") from None
+        table = eia.read_table(path, "EIA-860M as .xlsx or CSV", low_memory=False)
     eia.check_has_rows(table, path.name)
     if _has_generators(table.columns):
         return _generators(table, path.name, "Operating", month, notes)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from railcore.catalog import files, near_names, tables, units
-from railcore.catalog.letters import check_shown
+from railcore.catalog.letters import check_visible
 from railcore.catalog.plain_values import plain_faults
 from railcore.catalog.text_files import read_text
 
+_MOST_VALUES = 1_000_000  # of a config.json: quantization lists modules
 # Keys that mean the same, in the order in which they count by field of `Transformer`.
 KEYS: dict[str, tuple[str, ...]] = {
     "layers": ("num_hidden_layers", "num_layers"),
@@ -91,7 +92,7 @@ def read_config(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"config is {str(config)!r}, which is no JSON ({error}): give a config.json") from None
     if not isinstance(read, dict):
         raise ValueError(f"config is {str(config)!r}, a {type(read).__name__}: give a config.json, an object")
-    if faults := plain_faults(read, in_lines=".*"):
+    if faults := plain_faults(read, in_lines=".*", most=_MOST_VALUES):
         raise ValueError(f"config is {str(config)!r}: {faults[0]}")
     return read
 
@@ -112,7 +113,7 @@ def config_fields(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict
     if missing := missing + [key for key in model_families()[text["model_type"]].needed.split() if key not in text]:
         raise ValueError(f"config has no {missing[0]}: give the whole config.json")
     name = str(text.get("_name_or_path") or f"{text['model_type']} of config.json")
-    check_shown("_name_or_path of config", name)
+    check_visible("_name_or_path of config", name)
     fields |= {
         "name": name.rstrip("/").rpartition("/")[2],
         "ffn_matrices": 3,

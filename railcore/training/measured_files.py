@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from railcore.catalog import files
-from railcore.catalog.letters import check_shown
+from railcore.catalog.letters import check_visible
 from railcore.catalog.text_files import csv_rows, read_text
 from railcore.training import gpu_script
 from railcore.training.nccl_logs import looks_like_log, read_nccl_log
@@ -62,7 +62,7 @@ def _of_parts(path: Path, text: str) -> Measurement:
         if None in row or None in row.values():
             raise ValueError(f"{path.name} line {line} has other columns than the first line: is the file cut?")
         for column, cell in row.items():
-            check_shown(f"{path.name} line {line}, {column}:", cell)
+            check_visible(f"{path.name} line {line}, {column}:", cell)
             if column not in _TEXTS and cell and not _is_size(cell):
                 raise ValueError(f"{path.name} line {line}, {column}: {cell!r} is no number above 0: measure it again")
     if not rows:

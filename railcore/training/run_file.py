@@ -1,7 +1,5 @@
 """Training runs of a user's own: a CSV in the columns of data/measured/iterations.csv, its template and its checks."""
 
-import csv
-import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,8 +12,8 @@ import pandas as pd
 from railcore import catalog
 from railcore.catalog import files, tables
 from railcore.catalog.checks import short
-from railcore.catalog.letters import check_shown
-from railcore.catalog.text_files import read_text
+from railcore.catalog.letters import check_visible
+from railcore.catalog.text_files import csv_header, csv_rows, read_text
 from railcore.training.machine import PRECISIONS
 from railcore.training.runs import YOURS, check_run, published_runs, with_groups
 from railcore.training.software import newest_runtime, runtime_of
@@ -210,7 +208,7 @@ def _defaults(given: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str
 def _file(path: str) -> Path:
     """The file, from the project's folder (kernels run in another) or from the current one."""
     places = [folder / files.user_path("runs", path) for folder in (files.ROOT, Path())]
-    file = next((place for place in places if place.is_file()), None)
+    file = next((place for place in places if place.exists()), None)
     if file is None:
         raise ValueError(f"runs is {path!r}: no such file in {files.ROOT.resolve()}; give its full path")
     return file
@@ -218,8 +216,7 @@ def _file(path: str) -> Path:
 
 def _cells(file: str, text: str, defaults: Mapping[str, str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Line and cells of each run. defaults: columns that the header may lack."""
-    reader, columns = csv.DictReader(io.StringIO(text)), run_columns()
-    header = list(reader.fieldnames or [])
+    header, columns = csv_header(text, file), run_columns()
     names = [*columns, "use"]  # the published table has "use", which does nothing here
     for name in header:
         if name not in names:
@@ -230,27 +227,19 @@ def _cells(file: str, text: str, defaults: Mapping[str, str]) -> Iterator[tuple[
     for column in columns.values():
         if column.needed == "yes" and column.column not in (*header, *defaults):
             raise ValueError(f"{file}, line 1: column {column.column!r} is missing: add it, {column.meaning}")
-    for row in _lines(file, reader):
+    for line, row in csv_rows(text, file):
         extra = row.pop(None, None)  # type: ignore[call-overload]
         cells = {name: (value or "").strip() for name, value in row.items()}
         if not any(cells.values()) or cells[header[0]].startswith(_COMMENT):
             continue
         if extra:
-            where = f"{file}, line {reader.line_num}"
             raise ValueError(
-                f"{where}: {short(', '.join(extra))} stands behind the last column: put texts with commas in quotes"
+                f"{file}, line {line}: {short(', '.join(extra))} stands behind the last column: "
+                "put texts with commas in quotes"
             )
         for name, cell in cells.items():
-            check_shown(f"{file}, line {reader.line_num}: {name}", cell)
-        yield reader.line_num, cells
-
-
-def _lines(file: str, reader: csv.DictReader) -> Iterator[dict[str, str]]:
-    """Rows of a file. Raises ValueError for one that is no CSV, such as a text without the end of its quotes."""
-    try:
-        yield from reader
-    except csv.Error as error:
-        raise ValueError(f"{file}, line {reader.line_num + 1}: {error}: look for an open quote") from None
+            check_visible(f"{file}, line {line}: {name}", cell)
+        yield line, cells
 
 
 def _row(where: str, cells: Mapping[str, str], models: Mapping[str, Transformer]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from railcore.catalog import files, tables, units
 from railcore.catalog.checks import LARGEST
-from railcore.catalog.text_files import check_mark
+from railcore.catalog.text_files import check_mark, check_no_nul
 from railcore.training.logged_jobs import architecture_of, job_cells, mesh_cells
 
 _WARM_UP_STEPS, _WARM_UP_PART = 10, 5  # the first fifth, and no more than ten
@@ -181,6 +181,8 @@ def _of_log(path: Path) -> StepTimes:
             if value.lower() not in _NOTHING and not _DIGITS.search(value):
                 settings.setdefault(log_settings()[name], value)
     if not steps:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            check_no_nul(stream.read(_LONGEST), path.name)  # a log that a system cut may have some
         raise ValueError(f"{path.name} is no log that is read: {_forms()}")
     tool = next(name for name in ("Megatron-Bridge", *tools) if name in tools)
     mesh, mesh_notes = mesh_cells(said)
