@@ -105,15 +105,20 @@ def test_refusals(words, complaint, write, capsys):
         (["--html", "t/bill.csv", "--csv", "t"], "t/bill.csv is in the folder of --csv: give --html another place"),
         (["--json", "/dev/stdout"], "--json is '/dev/stdout': give a file, or - for the terminal"),
         (["--json", "sub"], "sub is a folder"),
+        (["--html", "sub/../a.toml"], "--html would write over a.toml, which the plan reads: give another place"),
+        (["--markdown", "prices"], "--markdown would write over bill.csv, which the plan reads"),
+        (["--csv", "."], "--csv would write over bill.csv, which the plan reads"),
         (["--json", "pipe"], "pipe is "),
     ],
 )
 def test_files_that_cannot_be_written_or_would_be_lost_are_refused_first(
     words, complaint, write, tmp_path, monkeypatch, capsys
 ):
-    spec = write()
+    spec = write('[books]\nfile = "bill.csv"\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(command, "plan", pytest.fail)
+    Path("bill.csv").write_text("part,price_usd\nserver,300000\n")
+    Path("prices").symlink_to("bill.csv")
     Path("sub").mkdir()
     Path("link").symlink_to("x")
     os.mkfifo("pipe")

@@ -11,6 +11,7 @@ from railcore.catalog import files
 from railcore.catalog.letters import hidden_character_fault
 
 MOST_BYTES = 100_000_000  # of a table or a log
+_read: set[Path] = set()
 
 
 def read_text(path: Path, where: str = "", most: int = MOST_BYTES) -> str:
@@ -40,11 +41,17 @@ def read_text(path: Path, where: str = "", most: int = MOST_BYTES) -> str:
 def check_file(path: Path, where: str) -> None:
     """Raises ValueError as `check_regular`, and for a name with a control or invisible character; OSError as it.
 
-    where: what messages call it.
+    where: what messages call it. The process remembers the file, so that no result is written over it.
     """
     if (fault := hidden_character_fault(path.name)) or "\0" in str(path):
         raise ValueError(f"the name of file {str(path)!r} {fault or 'has a NUL: give another'}")
     files.check_regular(path, where)
+    _read.add(path.resolve())
+
+
+def user_files_read() -> list[Path]:
+    """The user's files that this process has read, sorted."""
+    return sorted(_read)
 
 
 def check_mark(content: bytes, where: str) -> None:

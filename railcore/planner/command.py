@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from railcore.catalog import files
 from railcore.catalog.tables import frame_csv
+from railcore.catalog.text_files import user_files_read
 from railcore.planner import report
 from railcore.planner.differences import Differences, differences_text
 from railcore.planner.page import page_html
@@ -83,9 +84,9 @@ def _planned(
     -------
     Plans, contents of files, text for the terminal.
     """
-    plans = []
-    for path in specs:
-        spec = read_spec(path)
+    plans, read = [], [read_spec(path) for path in specs]
+    _check_not_read(written)
+    for spec in read:
         if not spec.date:
             spec = spec.model_copy(update={"date": date.today().isoformat()})
         if draws:
@@ -145,6 +146,16 @@ def _check_targets(written: Mapping[str, str | None]) -> None:
         place = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
         if not os.access(place, os.W_OK) or (place != path.absolute() and not place.is_dir()):
             raise ValueError(f"{path} cannot be written: give a place where you may write")
+
+
+def _check_not_read(written: Mapping[str, str | None]) -> None:
+    """Raises ValueError for a file that would be written over one that the plans are made of."""
+    for name, target in written.items():
+        place = Path(target).resolve() if target and target != "-" else None
+        for read in user_files_read():
+            table = name == "csv" and place in read.parents and read.suffix == ".csv" and read.stem in TABLES
+            if read == place or table:
+                raise ValueError(f"--{name} would write over {read.name}, which the plan reads: give another place")
 
 
 def _whole(planned: Plan, document: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from railcore.catalog import files, units
 from railcore.catalog.checks import LARGEST
 from railcore.catalog.own_file import own_file
 from railcore.catalog.plain_values import MOST_DEEP, plain_faults
-from railcore.catalog.text_files import read_text
+from railcore.catalog.text_files import check_file, read_text
 from railcore.planner.spec import SI_NUMBERS, Spec, nearest, section_at
 from railcore.training.hugging_face import read_config
 from railcore.training.run_file import read_runs
@@ -152,6 +152,7 @@ def _own_table(path: Path) -> dict[str, str]:
     """Path and hash of a file that siting reads when the plan is made; it may be a workbook."""
     if not files.regular_file(path):
         raise ValueError(f"{path} does not exist: give a file beside the spec")
+    check_file(path, str(path))
     return {"file": str(path), "sha256": files.content_hash(path)}
 
 
