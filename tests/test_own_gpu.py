@@ -536,6 +536,8 @@ def test_the_command_turns_files_into_a_spec_that_plans(tmp_path, capsys):
     (tmp_path / "all_gather.log").write_text(log(gpus=8, hosts=1, rows=((2**30, 2700.0),)))
     target = tmp_path / "my_gpu.csv"
     words = ["measure", "read", str(tmp_path / "parts.csv"), str(tmp_path / "all_gather.log"), "--platform", "dgx h100"]
+    assert main([*words, "--write", words[2]]) == 2
+    assert "--write would write over parts.csv, which was read: give another place" in capsys.readouterr().err
     assert main([*words, "--write", str(target)]) == 0
     said = capsys.readouterr()
     assert "matmul_sustained_bf16" in said.out and '[cluster] measured = "my_gpu.csv"' in said.out

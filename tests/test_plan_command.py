@@ -105,9 +105,9 @@ def test_refusals(words, complaint, write, capsys):
         (["--html", "t/bill.csv", "--csv", "t"], "t/bill.csv is in the folder of --csv: give --html another place"),
         (["--json", "/dev/stdout"], "--json is '/dev/stdout': give a file, or - for the terminal"),
         (["--json", "sub"], "sub is a folder"),
-        (["--html", "sub/../a.toml"], "--html would write over a.toml, which the plan reads: give another place"),
-        (["--markdown", "prices"], "--markdown would write over bill.csv, which the plan reads"),
-        (["--csv", "."], "--csv would write over bill.csv, which the plan reads"),
+        (["--html", "sub/../a.toml"], "--html would write over a.toml, which was read: give another place"),
+        (["--markdown", "prices"], "--markdown would write over bill.csv, which was read"),
+        (["--csv", "."], "--csv would write over bill.csv, which was read"),
         (["--json", "pipe"], "pipe is "),
     ],
 )

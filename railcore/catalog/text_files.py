@@ -49,9 +49,10 @@ def check_file(path: Path, where: str) -> None:
     _read.add(path.resolve())
 
 
-def user_files_read() -> list[Path]:
-    """The user's files that this process has read, sorted."""
-    return sorted(_read)
+def check_not_read(what: str, path: Path) -> None:
+    """Raises ValueError, which begins with `what`, for writing over a file that the process has read."""
+    if (place := path.resolve()) in _read:
+        raise ValueError(f"{what} would write over {place.name}, which was read: give another place")
 
 
 def check_mark(content: bytes, where: str) -> None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from railcore.catalog import files
 from railcore.catalog.tables import frame_csv
-from railcore.catalog.text_files import user_files_read
+from railcore.catalog.text_files import check_not_read
 from railcore.planner import report
 from railcore.planner.differences import Differences, differences_text
 from railcore.planner.page import page_html
@@ -85,7 +85,11 @@ def _planned(
     Plans, contents of files, text for the terminal.
     """
     plans, read = [], [read_spec(path) for path in specs]
-    _check_not_read(written)
+    for name, target in written.items():
+        if target and target != "-":
+            tables = [folder / f"{table}.csv" for folder in _csv_folders(target, len(read)) for table in TABLES]
+            for place in tables if name == "csv" else [Path(target)]:
+                check_not_read(f"--{name}", place)
     for spec in read:
         if not spec.date:
             spec = spec.model_copy(update={"date": date.today().isoformat()})
@@ -115,7 +119,7 @@ def _planned(
         elif written[name]:
             contents[Path(str(written[name]))] = text()
     if written["csv"]:
-        contents |= _csv_files(plans, Path(written["csv"]))
+        contents |= _csv_files(plans, written["csv"])
     if with_terminal:
         texts_of_plans = [report.terminal_text(planned, drawn) for planned in plans]
         printed += "\n\n".join([*texts_of_plans, *([differences_text(told)] if told else [])]) + "\n"
@@ -148,16 +152,6 @@ def _check_targets(written: Mapping[str, str | None]) -> None:
             raise ValueError(f"{path} cannot be written: give a place where you may write")
 
 
-def _check_not_read(written: Mapping[str, str | None]) -> None:
-    """Raises ValueError for a file that would be written over one that the plans are made of."""
-    for name, target in written.items():
-        place = Path(target).resolve() if target and target != "-" else None
-        for read in user_files_read():
-            table = name == "csv" and place in read.parents and read.suffix == ".csv" and read.stem in TABLES
-            if read == place or table:
-                raise ValueError(f"--{name} would write over {read.name}, which the plan reads: give another place")
-
-
 def _whole(planned: Plan, document: Mapping[str, Any]) -> dict[str, Any]:
     """A plan for JSON: what the page shows, and every table in SI units."""
     tables = {name: getattr(planned, name) for name in (*TABLES, "own_strategy", "rule_of_thumb")}
@@ -167,11 +161,15 @@ def _whole(planned: Plan, document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "tables": {name: table.to_dict("records") for name, table in tables.items()}}
 
 
-def _csv_files(plans: Sequence[Plan], folder: Path) -> dict[Path, str | bytes | None]:
+def _csv_folders(folder: str, plans: int) -> list[Path]:
+    """Where the tables of each of several plans go."""
+    return [Path(folder) / (f"scenario_{place}" if plans > 1 else "") for place in range(1, plans + 1)]
+
+
+def _csv_files(plans: Sequence[Plan], folder: str) -> dict[Path, str | bytes | None]:
     """Each table of each plan; of several plans, each has a folder of its own."""
     contents: dict[Path, str | bytes | None] = {}
-    for place, planned in enumerate(plans, start=1):
-        into = folder if len(plans) == 1 else folder / f"scenario_{place}"
+    for into, planned in zip(_csv_folders(folder, len(plans)), plans, strict=True):
         for name in TABLES:
             table: pd.DataFrame = getattr(planned, name)
             if len(table):

@@ -9,6 +9,7 @@ from typing import Any
 
 from railcore import catalog
 from railcore.catalog import files, tables
+from railcore.catalog.text_files import check_not_read
 from railcore.catalog.units import convert, counted
 from railcore.training import gpu_script
 from railcore.training.measured_files import read_measurement
@@ -151,6 +152,7 @@ def read_measured(paths: Sequence[str], platform: str, write: str | None) -> int
     if target is None:
         print(text, end="")
     else:
+        check_not_read("--write", target)
         files.write_whole(target, text)
         usual = catalog.item("efficiencies", found.rows[0]["name"])
         shown = [_shown(row, usual) for row in found.rows]
