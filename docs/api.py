@@ -277,8 +277,8 @@ def _example_of(target: Any, parameter: str) -> str:
     written = getattr(inspect.signature(code).parameters.get(parameter), "annotation", None)
     for each in (written, *typing.get_args(written)):
         for checked in getattr(each, "__metadata__", ()):
-            if checked.example:
-                return checked.example
+            if example := getattr(checked, "example", ""):  # other notes have none
+                return example
     return ""
 
 

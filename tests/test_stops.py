@@ -95,7 +95,8 @@ def test_after_stops_the_next_run_completes_and_tidies(suite):
 
 
 def test_signals_end_a_driver_that_cannot_answer():
-    code = "stops._PATIENCE_S = 0.1\nwith stops.obeyed():\n    print('in C', flush=True)\n    "
+    code = "import signal\nfor number in (1, 2, 15):\n    signal.signal(number, signal.SIG_DFL)\n"  # under nohup too
+    code += "stops._PATIENCE_S = 0.1\nwith stops.obeyed():\n    print('in C', flush=True)\n    "
     command = [sys.executable, "-c", f"from suite.driver import stops\n{code}{FOREVER}"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     surroundings = {"cwd": project.files.ROOT, "env": project.environment(project.files.ROOT)}
