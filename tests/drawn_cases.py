@@ -52,7 +52,7 @@ QUICK += (
 )
 QUICK += ("PriceBook.at_rate", "PriceBook.times", "Strategy.rank_of", "Strategy.groups", "RailFabric.with_layer")
 _REMEDY = re.compile(
-    r"\b(give|write|leave|add|change|remove|nearest|too many|larger|needs?|lacks?|writes|check|has no)\b"
+    r"\b(give|make|write|leave|add|change|remove|nearest|too many|larger|needs?|lacks?|writes|check|has no)\b"
 )
 
 

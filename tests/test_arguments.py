@@ -296,6 +296,11 @@ TYPED = changed_by_hand(MODEL, "lora_rank", "1,000")
 OTHER_LINKS = changed_by_hand(BOX, "links", changed_by_hand(BOX.links, "nic_Bps", math.nan))
 
 
+def test_a_column_of_a_table_is_a_list():
+    states = ["Texas", "Ohio"]
+    assert [*railcore.Area(states=pd.Series(states)).states] == [*railcore.Area(states=states).states]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

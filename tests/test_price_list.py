@@ -47,6 +47,8 @@ def test_a_list_gives_prices_powers_and_the_server(tmp_path):
     (tmp_path / "noted" / "ours.csv").parent.mkdir()
     (tmp_path / "noted" / "ours.csv").write_text(noted)
     assert "asked twice" in noted and read_price_list(tmp_path / "noted" / "ours.csv") == read
+    (tmp_path / "powers.csv").write_text("part,price_usd,power_w\nserver,,10000\n")
+    assert read_price_list(tmp_path / "powers.csv") == {"server_power": "10000 W"}
     planned = _plan(tmp_path, "ours.csv")
     assert planned.case.prices.port == 600 and planned.case.powers.transceiver == 12
     assert planned.case.rack_costs({})["rack_usd"] == 300000
@@ -108,7 +110,7 @@ def test_a_workbook_has_the_bill_and_its_sum(tmp_path):
         (LIST.replace(",10000,", ",10000,n/a"), "line 4: rate_gbps of server is 'n/a': give a number"),
         (LIST.replace(",10000,", ",10000,,7"), "line 4: '7' stands in a column without a name"),
         (LIST.replace("server", "sever"), "line 4: part is 'sever': the nearest is 'server', give port"),
-        (LIST.replace("server", '"server'), "line 4: unexpected end of data: is a quote not closed?"),
+        (LIST.replace("server", '"server'), "line 4: unexpected end of data: is the file cut, or a quote not closed?"),
         (LIST.replace("600", "9" * 5000), "9...: give a number"),
         (LIST.partition("\n")[0], "has no price: give each part its price_usd"),
         (LIST.replace("server", "\n" * 9_999 + "server"), "more than 10,000 rows"),

@@ -238,6 +238,22 @@ def test_a_table_may_leave_cells_blank():
     assert table["cluster.gpus"].dtype == "float64" and table["cluster.gpus"].isna().tolist() == [False, True]
 
 
+def test_values_of_pandas_and_sets_are_plain_and_blanks_are_not_given():
+    base = BASE | {"network": {"candidates": pd.Series(["rail-only"])}, "cluster": {"platform": np.str_("DGX H100")}}
+    found = sweep_points(base, [{"cluster.gpus": np.int64(64), "cluster.racks": pd.NA}])
+    assert found.base["network"]["candidates"] == ["rail-only"] and found.rows == [{"cluster.gpus": 64}]
+    assert type(found.base["cluster"]["platform"]) is str
+    assert sweep_points(BASE, {"network.candidates": [{"Clos", "rail-only"}]}).rows[0]["network.candidates"] == [
+        "Clos",
+        "rail-only",
+    ]
+
+
+def test_a_spec_holds_as_many_points_as_a_list_beside_it():
+    rows = [{"cluster.gpus": 8 * n, "job.batch": 512, "job.precision": "bf16"} for n in range(1, 8001)]
+    assert sweep_points(BASE | {"over": rows}).rows == sweep_points(BASE, rows).rows
+
+
 def test_columns_are_numbers_or_texts():
     over = {"job.batch": [512, "16M tokens"], "network.candidates": [["Clos"], "all"], "cluster.nic": ["1 Tbps"]}
     table = sweep_points(BASE, over).table()
@@ -930,6 +946,11 @@ def test_a_cluster_gives_the_same_rows_though_a_worker_dies(cluster, whole, fine
     found = sweep(BASE, OVER, tmp_path / "out", scheduler=cluster.scheduler_address, progress=kill)
     assert killed
     same(found, whole)
+
+
+def test_tls_without_certificates_is_refused(dask):
+    with pytest.raises(ValueError, match="takes TLS: name the certificates in Dask's settings"):
+        sweep(BASE, OVER, scheduler="tls://127.0.0.1:1")
 
 
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:8786", "tcp://here"])

@@ -3,6 +3,8 @@
 import os
 import unicodedata
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from railcore.__main__ import main, run_command
@@ -205,3 +207,12 @@ def test_the_command_line_shows_such_letters_escaped(capsys):
     parser = type("Parser", (), {"parse_args": lambda self, _: type("Options", (), {"command": "x"})})()
     assert run_command("x", parser, {"x": refuse}) == 2 and capsys.readouterr().err == "x: a\\x1b\\u202e\nb\n"
     assert escaped("a\rb\té") == "a\\rb\té"
+
+
+def test_what_pandas_and_numpy_hold_is_looked_at_too():
+    names = np.array([{"name": "a\x1b[31mX", "layout": "Clos"}])
+    for candidates in (names, pd.Series(names), {"a\x1b": 1}.keys()):
+        with pytest.raises(ValueError, match=r"has a control or invisible character, '\\x1b'"):
+            read_spec(SPEC | {"network": {"candidate": candidates}})
+    assert read_spec(SPEC | {"title": "one line\n"}).title == "one line"  # as TOML's longer strings end
+    assert read_spec(SPEC | {"network": {"candidates": pd.Series(["rail-only"])}}).network.candidates == ["rail-only"]

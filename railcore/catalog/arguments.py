@@ -347,7 +347,7 @@ def _is_a(value: Any, kind: Any) -> bool:
         names = [(each.__module__.partition(".")[0], each.__name__) for each in type(value).__mro__]
         return ("pandas", "DataFrame") in names
     if kind is Sequence:  # arrays and ranges too
-        listed = isinstance(value, Iterable) and not isinstance(value, str) and not hasattr(value, "keys")
+        listed = isinstance(value, Iterable) and not isinstance(value, str | Mapping) and not hasattr(value, "columns")
         return listed and getattr(value, "ndim", 1) == 1
     if kind is bool:
         return isinstance(value, numbers.Real | np.bool_) and value in (True, False)

@@ -1,7 +1,7 @@
 """Values as a spec or a JSON file has them: too many, nested too deep, too large, or with invisible characters."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -34,13 +34,15 @@ def plain_faults(values: Any, in_lines: str = "(?!)", most: int = _MOST_VALUES) 
 def _faults(key: str, value: Any, in_lines: re.Pattern[str], deeper: int) -> Iterator[str]:
     """Faults, and "" for each value."""
     yield ""
+    if hasattr(value, "tolist"):  # an array, or a column of a table
+        value = value.tolist()
     if isinstance(value, str | PurePath):
-        if fault := hidden_character_fault(str(value), bool(in_lines.fullmatch(key))):
+        if fault := hidden_character_fault(str(value).strip(), bool(in_lines.fullmatch(key))):
             yield f"{key} {fault}"
     elif isinstance(value, int):
         if value.bit_length() > _MOST_BITS:
             yield f"{key} is a number of more than 300 digits: give a smaller one"
-    elif isinstance(value, Mapping | list | tuple):
+    elif isinstance(value, Collection) and not isinstance(value, bytes):
         if not deeper:
             first = key.partition(".")[0]
             yield f"{first} is nested more than {MOST_DEEP} deep, or holds itself: give fewer tables or lists in others"

@@ -70,16 +70,22 @@ def check_no_nul(text: str, where: str) -> None:
 
 def csv_header(text: str, where: str) -> list[str]:
     """Cells of the first line of a CSV's text. where, raises: as `csv_rows`."""
-    return next(_csv_cells(csv.reader(io.StringIO(text, newline="")), where), [])
+    return next(csv_cells(text, where), (0, []))[1]
+
+
+def csv_cells(text: str, where: str) -> Iterator[tuple[int, list[str]]]:
+    """Line and cells of each line of a CSV's text. where, raises: as `csv_rows`."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    yield from ((reader.line_num, cells) for cells in _of_csv(reader, where))
 
 
 def csv_rows(text: str, where: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Line and cells of each row of a CSV's text. where: what messages call it. Raises ValueError for what is none."""
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    yield from ((reader.line_num, row) for row in _csv_cells(reader, where))
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    yield from ((reader.line_num, row) for row in _of_csv(reader, where))
 
 
-def _csv_cells(reader: Any, where: str) -> Iterator[Any]:
+def _of_csv(reader: Any, where: str) -> Iterator[Any]:
     """What a reader of the module csv reads."""
     try:
         yield from reader

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -27,6 +28,7 @@ from railcore.planner.result import Plan
 from railcore.planner.spec import UncertaintySpec, check_draws
 from railcore.planner.spec_reading import read_spec
 
+_OF_SYSTEM = re.compile(r"/(proc|dev/(fd|stdin|stdout|stderr))(/|$)")  # where a file may be a terminal, or another one
 NOT_MET = 3  # exit status where a hard limit is not met
 _SHEETS = ("candidates", "neighbours", "bill", "ownership", "designs", "failures", "defaults", "sources")
 TABLES: tuple[str, ...] = ("candidates", "neighbours", "designs", "times", "memory", "bill", "failures", "ownership")
@@ -60,10 +62,13 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
     _check_targets(written)
     with ProgressLine() as tell:
         plans, contents, printed = _planned(specs, written, draws, tell)
+    for path in contents:  # the catalog too, which is read late
+        check_not_read("the plan", path)
     files.write_all(contents)
     if printed:
         print(printed, end="")
-    for target in dict.fromkeys(written["csv"] if path.suffix == ".csv" else str(path) for path in contents):
+    named = [path for name, path in written.items() if path and (name == "csv" or Path(path) in contents)]
+    for target in named:
         print(f"{target}: written", file=sys.stderr)
     return 0 if all(planned.met for planned in plans) else NOT_MET
 
@@ -143,7 +148,7 @@ def _check_targets(written: Mapping[str, str | None]) -> None:
             raise ValueError(f"{path} is given twice: give each form a file of its own")
         if path.suffix == ".csv" and "csv" in paths and paths["csv"].resolve() in path.resolve().parents:
             raise ValueError(f"{path} is in the folder of --csv: give --{name} another place")
-        if path.absolute().parts[1:2] in (("dev",), ("proc",)):
+        if _OF_SYSTEM.match(str(path.absolute())):
             raise ValueError(f"--{name} is {str(path)!r}: give a file, or - for the terminal")
         if name != "csv":
             files.regular_file(path)

@@ -1,6 +1,5 @@
 """A price list of your own, in a spreadsheet: read into a spec's books, and written with what a plan used."""
 
-import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -13,7 +12,7 @@ from railcore.catalog import files
 from railcore.catalog.checks import LARGEST, short
 from railcore.catalog.libraries import needed_library
 from railcore.catalog.lookup import near_names
-from railcore.catalog.text_files import check_file, read_text
+from railcore.catalog.text_files import check_file, csv_cells, read_text
 from railcore.catalog.units import Gbps
 from railcore.catalog.workbooks import check_unpacked
 from railcore.planner.result import Plan
@@ -53,7 +52,7 @@ def read_price_list(path: Path) -> dict[str, Any]:
             books[key] = of_links | {"rate": f"{_rate(path.name, parts):.12g} Gbps", "name": path.stem}
         if _SERVER in numbers:
             books["server" if key == "prices" else "server_power"] = f"{_digits(numbers[_SERVER])} {unit}"
-    if not {"prices", "server"} & {*books}:
+    if not books:
         raise ValueError(f"{path.name} has no price: give each part its price_usd")
     return books
 
@@ -96,23 +95,19 @@ def _header(name: str, cells: Mapping[int, Any]) -> dict[int, str]:
 def _rows(path: Path) -> Iterator[tuple[int, dict[int, Any]]]:
     """Line and filled cells, by their place, of each row that has some."""
     for line, cells in (_csv_rows if path.suffix.lower() == ".csv" else _sheet_rows)(path):
-        if line > _MOST_ROWS:
-            raise ValueError(f"{path.name} has more than {_MOST_ROWS:,} rows: remove those below the list")
         stripped = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
         if filled := {place: cell for place, cell in enumerate(stripped) if cell not in (None, "")}:
+            if line > _MOST_ROWS:
+                raise ValueError(f"{path.name} has more than {_MOST_ROWS:,} rows: remove those below the list")
             yield line, filled
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
-        reader = csv.reader(io.StringIO(read_text(path, path.name), newline=""), strict=True)
+        text = read_text(path, path.name)
     except OSError as error:
         raise ValueError(files.refusal(error)) from None
-    try:
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise ValueError(f"{path.name}, line {reader.line_num}: {error}: is a quote not closed?") from None
+    yield from csv_cells(text, path.name)
 
 
 def _sheet_rows(path: Path) -> Iterator[tuple[int, list[Any]]]:

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from railcore.catalog.letters import escaped
+
 Progress = Callable[[str], object]  # takes a text: what is being done, or how far it is
 _FIRST_S = 2.0  # what takes longer is told
 _ON_TERMINAL_S, _IN_FILE_S = 0.5, 10.0  # from one line to the next
@@ -32,7 +34,7 @@ class ProgressLine:
         if isinstance(text, Lasting):
             with self._writing:
                 self._clear()
-                print(f"railcore: {text}", file=sys.stderr, flush=True)
+                print(f"railcore: {escaped(text)}", file=sys.stderr, flush=True)
         else:
             self._text = text
 
@@ -48,7 +50,7 @@ class ProgressLine:
     def _show(self) -> None:
         began, on_terminal, wait_s = time.monotonic(), sys.stderr.isatty(), _FIRST_S
         while not self._done.wait(wait_s):
-            line = f"railcore: {self._text} ({time.monotonic() - began:.0f} s so far)"
+            line = f"railcore: {escaped(self._text)} ({time.monotonic() - began:.0f} s so far)"
             with self._writing:
                 if on_terminal:
                     line = line[: shutil.get_terminal_size().columns - 1]  # a longer one would fill the screen

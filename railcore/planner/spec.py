@@ -241,7 +241,9 @@ Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=
 class SpecSection(BaseModel):
     """A table of the spec."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False, str_strip_whitespace=True
+    )
 
     @field_validator("*", mode="before")
     @classmethod

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from railcore import catalog
 from railcore.catalog import files, units
-from railcore.catalog.checks import LARGEST
+from railcore.catalog.checks import LARGEST, short
 from railcore.catalog.own_file import own_file
 from railcore.catalog.plain_values import MOST_DEEP, plain_faults
 from railcore.catalog.text_files import check_file, read_text
@@ -79,7 +79,8 @@ def _named_values(spec: Mapping[str, Any] | str | Path) -> tuple[str, dict[str, 
             except OSError as error:
                 raise ValueError(f"spec {str(path)!r} cannot be read ({error.strerror}): give a TOML file") from None
         values = _toml(name, text)
-    if faults := plain_faults(values, IN_LINES):
+    of_plan = {key: value for key, value in values.items() if key != "over"}  # which a sweep looks at
+    if faults := plain_faults(of_plan, IN_LINES):
         raise ValueError(_message(name, faults))
     return name, _with_files(values, folder)
 
@@ -291,15 +292,12 @@ def _message(name: str, faults: list[str]) -> str:
     return f"{head} {faults[0]}" if len(faults) == 1 else "\n  ".join([head, *faults[:_MOST_FAULTS], *more])
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
-
-
 def _faults(refusal: ValidationError) -> list[str]:
     """All faults, a line each. Where a value may be of several kinds, only the faults of the kind that it is."""
     keys, wrong_kinds, wrong_values = [], dict[str, list[str]](), dict[str, list[str]]()
     for error in refusal.errors():
-        key = _short(".".join(str(part) for part in error["loc"] if not _is_of_union(part)))
+        key = ".".join(str(part) for part in error["loc"] if not _is_of_union(part))
+        key = key if len(key) <= _MOST_LETTERS else f"{key[:_MOST_LETTERS]}..."
         keys.append(key)
         faults = wrong_kinds if error["type"].endswith("_type") else wrong_values
         faults.setdefault(key, []).append(_fault(key, error))
@@ -322,13 +320,13 @@ def _fault(key: str, error: Any) -> str:
         return f"{key} is missing: give it"
     if kind == "literal_error":
         allowed = [word.strip("' ") for word in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
-        return f"{key} is {_short(repr(value))}: {nearest(str(value), allowed)}"
+        return f"{key} is {short(value)}: {nearest(str(value), allowed)}"
     text = error["msg"].removeprefix("Value error, ").replace("Input should be", "give", 1)
     text = text.partition(". Rows to add")[0].rpartition("does not exist: ")[2]
     text = text.replace(", unable to parse string as a number", ", without a unit").replace("a valid ", "a ")
     text = re.sub(r"a integer.*", "a whole number", text).replace("a tuple", "a list")
     text = re.sub(r"a dictionary or instance of \w+", "a table of keys", text)
-    return f"{key} is {_short(repr(value))}: {text}"
+    return f"{key} is {short(value)}: {text}"
 
 
 def _is_of_union(part: Any) -> bool:

@@ -41,9 +41,16 @@ def scheduler_client(scheduler: str) -> Iterator[Any]:
 def _check_answers(scheduler: str) -> None:
     """Raises ValueError where no scheduler answers at an address. A client would wait forever for another server."""
     from distributed.comm import connect
+    from distributed.security import Security
+
+    terms = Security().get_connection_args("client")
+    if scheduler.startswith("tls:") and terms.get("ssl_context") is None:
+        raise ValueError(
+            f"scheduler {scheduler!r} takes TLS: name the certificates in Dask's settings, distributed.comm.tls"
+        )
 
     async def knock() -> None:
-        comm = await asyncio.wait_for(connect(scheduler, timeout=_CONNECT_S), 2 * _CONNECT_S)
+        comm = await asyncio.wait_for(connect(scheduler, timeout=_CONNECT_S, **terms), 2 * _CONNECT_S)
         await comm.close()
 
     with ThreadPoolExecutor(1) as pool:  # Jupyter runs a loop in this thread

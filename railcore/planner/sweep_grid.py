@@ -179,7 +179,11 @@ def _rows(over: Any) -> Iterator[dict[str, Any]]:
     else:
         raise ValueError("over is missing: give keys of the spec with lists of values, such as cluster.gpus")
     for where, row in placed:
-        yield {key: _plain(where, key, value) for key, value in _flat(_checked_row(row)) if value is not None}
+        yield {key: _plain(where, key, value) for key, value in _flat(_checked_row(row)) if not _is_blank(value)}
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or value is pd.NA
 
 
 def _file_names(value: Any) -> Any:
@@ -283,8 +287,10 @@ def _plain(where: str, key: str, value: Any) -> Any:
 
 def _of_plain_types(value: Any, key: str = "") -> Any:
     """A value of Python's own types, which every other process can read. Raises ValueError for what has none."""
-    if isinstance(value, np.generic | np.ndarray):
+    if hasattr(value, "tolist"):  # a number of NumPy, an array, or a column of a table
         value = value.tolist()
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=str)
     if isinstance(value, Mapping):
         return {
             _of_plain_types(name, key): _of_plain_types(part, f"{key}.{name}" if key else str(name))

@@ -85,7 +85,7 @@ def open_sockets() -> None:
     """Make the folder of the kernels' sockets, and remove those of drivers that were killed."""
     global _sockets
     for folder in _SOCKETS_ROOT.glob("railcore-*-*"):  # anybody may make folders there, of any name
-        owner = re.match("railcore-([1-9][0-9]{0,6})-", folder.name)
+        owner = re.fullmatch("railcore-([1-9][0-9]{0,6})-[a-z0-9_]{8}", folder.name)  # as mkdtemp names ours
         with suppress(OSError):
             if owner and folder.lstat().st_uid == os.getuid() and not _alive(int(owner[1])):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -185,10 +185,11 @@ def files_of_people() -> dict[str, tuple[int, int]]:
     return known
 
 
-def find_strays(before: Mapping[str, tuple[int, int]]) -> list[str]:
+def find_strays(before: Mapping[str, tuple[int, int]], ran: Iterable[str] = ()) -> list[str]:
     """Files that no result is in, a sentence each: those of no notebook in figures/, and what a run left elsewhere.
 
-    before: `files_of_people` as the run began. Whether a notebook or a person wrote a file since, nobody can tell.
+    before: `files_of_people` as the run began. ran: notebooks, which are published anew.
+    Whether a notebook or a person wrote a file since, nobody can tell.
     """
     owned = {f"figures/{path}" for path in (*owners(), *_SHARED)}
     lines = [
@@ -196,11 +197,10 @@ def find_strays(before: Mapping[str, tuple[int, int]]) -> list[str]:
         for path in _figures_files()
         if path not in owned
     ]
-    now = files_of_people()
+    now, published = files_of_people(), {f"notebooks/{name}.ipynb" for name in ran}
     for path in sorted(before.keys() | now.keys()):
         what = "was removed" if path not in now else "appeared" if path not in before else "was changed"
-        published = path.endswith(".ipynb") and path in before and path in now
-        if before.get(path) != now.get(path) and not published:
+        if before.get(path) != now.get(path) and path not in published:
             text = f"{path} {what} since notebooks began to run: if you did not do that, one of them did; put it right"
             lines.append(text)
     return lines

@@ -242,7 +242,7 @@ def _run(wanted: list[str], plan: _Plan) -> int:
                     except Exception as error:
                         failed[name] = error
                         _say_failed(name, error, _folder(name, None))
-    for stray in publish.find_strays(before):
+    for stray in publish.find_strays(before, ran):
         print_line(f"warning: {stray}")
     if published:
         counts = Counter(row["verdict"] for row in claims.ledger(publish.published_rows()))
