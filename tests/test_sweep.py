@@ -1005,6 +1005,7 @@ def test_a_scheduler_that_falls_silent_is_lost(monkeypatch):
             raise TimeoutError
 
     monkeypatch.setattr(sweep_dask, "_LOOK_S", 0.0)
+    monkeypatch.setattr(sweeping, "needed_library", lambda *_: None)
     monkeypatch.setattr(sweeping, "scheduler_client", lambda scheduler: nullcontext(Silent()))
     with pytest.raises(sweep_dask.SchedulerLost, match="no longer answers: nothing is kept; give a folder as out"):
         sweep(BASE, OVER, scheduler="tcp://here:1")
@@ -1023,6 +1024,7 @@ def test_a_scheduler_that_ends_while_a_chunk_is_fetched_is_lost(monkeypatch):
         return future
 
     client.submit = submit
+    monkeypatch.setattr(sweeping, "needed_library", lambda *_: None)
     monkeypatch.setattr(sweeping, "scheduler_client", lambda scheduler: nullcontext(client))
     with pytest.raises(sweep_dask.SchedulerLost, match="'tcp://here:1' has ended, or no longer answers: nothing is"):
         sweep(BASE, OVER, scheduler="tcp://here:1")

@@ -263,7 +263,8 @@ class _Reader:
             raise ValueError(f"{self.name} is {checks.short(value)}: give {_remedy(self.kinds)}")
         if self._lists and isinstance(value, np.ndarray):
             value = value.tolist()
-        if self._parts and _is_a(value, Sequence) and isinstance(value, Collection):
+        of_table = Mapping in self.kinds and _is_a(value, Mapping)  # a row of a table is a list too
+        if self._parts and not of_table and _is_a(value, Sequence) and isinstance(value, Collection):
             for part in value:
                 if not any(_is_a(part, kind) for kind in self._parts):
                     remedy = _remedy(self._parts)
