@@ -292,6 +292,7 @@ def changed_by_hand(target, field, value):
 
 
 PARTS = pd.DataFrame({"part": ["GPU"], "kind": ["GPU"], "count": [1]})
+TWO_ROWS = {name: np.array([value, value]) for name, value in STRATEGY.columns(8).items()}
 TYPED = changed_by_hand(MODEL, "lora_rank", "1,000")
 OTHER_LINKS = changed_by_hand(BOX, "links", changed_by_hand(BOX.links, "nic_Bps", math.nan))
 
@@ -317,6 +318,10 @@ def test_a_column_of_a_table_is_a_list():
         (lambda: railcore.expected_error(MODEL, BOX, 8, own=PARTS), "own has no column 'mixture': give own_errors"),
         (lambda: railcore.iteration_time(type(MODEL), BOX, STRATEGY, 8), "model is <class .*give Transformer"),
         (lambda: railcore.iteration_time(MODEL, MODEL, STRATEGY, 8), "machine is Transformer.*give catalog_machine"),
+        (
+            lambda: railcore.iteration_time(MODEL, BOX, TWO_ROWS, 8),
+            "strategy has several values of .*: give one row of",
+        ),
         (lambda: railcore.iteration_time(MODEL, BOX, dict, 8), "strategy is <class 'dict'>: give Strategy"),
         (lambda: railcore.iteration_time(TYPED, BOX, STRATEGY, 8), "model.lora_rank is '1,000', changed by hand: give"),
         (lambda: railcore.iteration_time(MODEL, OTHER_LINKS, STRATEGY, 8), "machine.links.nic_Bps is nan: give"),

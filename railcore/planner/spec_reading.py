@@ -93,7 +93,7 @@ def _toml(name: str, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{name} is no TOML: {error}") from None
+        raise ValueError(f"{name} is no TOML: {error}: check that line") from None
     except RecursionError:
         raise ValueError(f"{name} is nested more than {MOST_DEEP} deep: give fewer lists or tables in others") from None
     except ValueError:  # of Python's int

@@ -204,10 +204,12 @@ class Strategy:
     def from_columns(cls, row: Mapping[str, Any]) -> "Strategy":
         """The strategy of a row of `search`'s tables, its batch left out; levels by name or place in LEVEL_NAMES.
 
-        Raises ValueError where columns miss, and for an unknown level.
+        Raises ValueError where columns miss, for several rows, and for an unknown level.
         """
         if missing := [name for name in (*_COUNTS, *LEVELS, "sequence_parallel") if name not in row]:
             raise ValueError(f"strategy lacks {', '.join(missing)}: give Strategy(...), or all that a search's row has")
+        if tables := [name for name, value in row.items() if np.ndim(value)]:
+            raise ValueError(f"strategy has several values of {tables[0]}: give one row of a search's table")
         counts: dict[str, Any] = {name: int(row[name]) for name in _COUNTS}
         names: dict[str, Any] = {name: levels[level_places(name, row[name])] for name, levels in LEVELS.items()}
         names |= {name: bool(row[name]) for name in STRATEGY_SWITCHES if name in row}
