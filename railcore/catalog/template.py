@@ -1,12 +1,11 @@
 """Blank rows for a new item of the catalog: what railcore asks of it, with units, by file."""
 
 import codecs
-import csv
-import io
 from pathlib import Path
 
 from railcore import catalog
 from railcore.catalog import files, items, tables, units
+from railcore.catalog.text_files import csv_cells
 
 _PRINTED = "processors"  # of efficiencies: makers print it, so that it is not taken from another GPU
 
@@ -128,11 +127,7 @@ def write_template(rows: dict[str, list[dict[str, str]]], folder: Path) -> dict[
 
 def _header_and_keys(text: str, where: str) -> tuple[tuple[str, ...], set[tuple[str, str]]]:
     """Columns of a file, and names and parameters of its rows. Raises ValueError as `write_template`."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        header, *rows = reader
-    except csv.Error as error:
-        raise ValueError(f"{where} line {reader.line_num}: {error}: is the file cut, or a quote not closed?") from None
+    header, *rows = (cells for _, cells in csv_cells(text, where))
     if tuple(header) not in (catalog.COLUMNS, catalog.OLD_COLUMNS):
         raise ValueError(f"{where} has other columns than {','.join(catalog.COLUMNS)}: write its first line so")
     return tuple(header), {(row[0].strip(), row[1].strip()) for row in rows if len(row) > 1}
